@@ -4,7 +4,6 @@ mod folder;
 mod live;
 mod memory_limit;
 mod options;
-mod program;
 mod unpaged;
 
 use crate::args::{LockArg, ModeArg, PageCipherArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
@@ -21,8 +20,8 @@ use std::time::Duration;
 use traceless_block::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
-    self, EvictMethod, Exit, Lock, PagerProcess, Policy, ProgramCounters, Scheme, Settings,
-    StatsSocket, Summary, VARIABLE,
+    self, EvictMethod, Exit, Lock, PagerProcess, Policy, ProgramCounters, ProgramError, Scheme,
+    Settings, StatsSocket, Summary, VARIABLE, find_program,
 };
 use traceless_pager::slots::Cipher;
 
@@ -43,16 +42,8 @@ const STATS_INTERVAL: Duration = Duration::from_secs(1);
 /// Why a program is not run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    #[error("{}: there is no such program", .0.display())]
-    NotFound(OsString),
-    #[error("{}: it cannot be executed", .0.display())]
-    NotExecutable(PathBuf),
-    #[error("{}: it is linked statically, so its memory cannot be paged", .0.display())]
-    Static(PathBuf),
-    #[error("{}: it runs with rights of its own, so its memory cannot be paged", .0.display())]
-    Privileged(PathBuf),
-    #[error("{}: it is for another kind of processor, so it cannot be paged", .0.display())]
-    OtherMachine(PathBuf),
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     #[error("the library {PRELOAD} is neither beside this program nor in ../lib/traceless")]
     NoLibrary,
     #[error("the program ran, but its memory was not paged: it does not take {PRELOAD}")]
@@ -77,8 +68,8 @@ impl RunError {
     /// The exit code, as `env` and shells use it.
     fn code(&self) -> u8 {
         match self {
-            Self::NotExecutable(_) => 126,
-            Self::NotFound(_) => 127,
+            Self::Program(ProgramError::NotExecutable(_)) => 126,
+            Self::Program(ProgramError::NotFound(_)) => 127,
             Self::Option(_) => USAGE,
             Self::Dashboard(failure) => failure.code,
             _ => FAILED,
@@ -107,9 +98,7 @@ pub struct PagedCommand {
 impl PagedCommand {
     /// The program of that name, if it can be paged.
     pub fn find(name: &OsStr) -> Result<Self, RunError> {
-        let program = program::find(name)?;
-        program::check(&program)?;
-        Ok(Self { program, library: library()? })
+        Ok(Self { program: find_program(name)?, library: library()? })
     }
 
     /// The command that starts the program, paged with these settings.

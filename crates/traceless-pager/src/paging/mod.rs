@@ -15,6 +15,7 @@
 //! | `settings` | the configuration that a program gets in its environment |
 //! | `wrapper` | whether the process that started the program was killed |
 //! | `counters` | what is counted |
+//! | `program` | finding a program, and checking whether it can be paged |
 //! | `program_counters` | the counters of all programs that are paged together |
 //! | `stats_socket` (feature) | a socket that says what paging does |
 //! | `unpaged` | what of a process's memory is not paged |
@@ -30,6 +31,7 @@ mod kernel;
 mod number_file;
 mod pager;
 mod process;
+mod program;
 mod program_counters;
 mod ranges;
 mod refresh;
@@ -59,6 +61,7 @@ pub use kernel::threads::{spawn, without_signals};
 pub use number_file::{ActivityFile, AtomicNumbers, NumberFile};
 pub use pager::Pager;
 pub use process::{Client, Exit, Forking, PagerProcess, serve};
+pub use program::{ProgramError, find_program};
 pub use program_counters::ProgramCounters;
 pub use ranges::Ranges;
 pub use refresh::scheme::{HelperDetWo, RefreshMode};

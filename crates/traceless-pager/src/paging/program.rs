@@ -1,6 +1,5 @@
 //! Finding a program, and checking whether it can be paged.
 
-use super::RunError;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
@@ -11,8 +10,36 @@ use std::path::{Path, PathBuf};
 /// The most scripts in a row that name each other as interpreters.
 const SCRIPTS_MAX: usize = 4;
 
+/// Why a program cannot be paged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// No file has the name.
+    #[error("{}: there is no such program", .0.display())]
+    NotFound(OsString),
+    /// The file is no program, or this user may not run it.
+    #[error("{}: it cannot be executed", .0.display())]
+    NotExecutable(PathBuf),
+    /// The program loads no library.
+    #[error("{}: it is linked statically, so its memory cannot be paged", .0.display())]
+    Static(PathBuf),
+    /// The program runs as another user, or with capabilities of its own.
+    #[error("{}: it runs with rights of its own, so its memory cannot be paged", .0.display())]
+    Privileged(PathBuf),
+    /// The program is for another kind of processor than this one.
+    #[error("{}: it is for another kind of processor, so it cannot be paged", .0.display())]
+    OtherMachine(PathBuf),
+}
+
+/// The file that `exec` would run for a name, if it can be paged.
+pub fn find_program(name: &OsStr) -> Result<PathBuf, ProgramError> {
+    let path = find(name)?;
+    check(&path)?;
+    Ok(path)
+}
+
 /// The file that `exec` would run for a name.
-pub fn find(name: &OsStr) -> Result<PathBuf, RunError> {
+fn find(name: &OsStr) -> Result<PathBuf, ProgramError> {
     if name.as_bytes().contains(&b'/') {
         return executable(PathBuf::from(name));
     }
@@ -21,24 +48,24 @@ pub fn find(name: &OsStr) -> Result<PathBuf, RunError> {
     for folder in std::env::split_paths(&folders) {
         match executable(folder.join(name)) {
             Ok(path) => return Ok(path),
-            Err(e @ RunError::NotExecutable(_)) => denied = Some(e),
+            Err(e @ ProgramError::NotExecutable(_)) => denied = Some(e),
             Err(_) => {}
         }
     }
-    Err(denied.unwrap_or_else(|| RunError::NotFound(name.into())))
+    Err(denied.unwrap_or_else(|| ProgramError::NotFound(name.into())))
 }
 
-fn executable(path: PathBuf) -> Result<PathBuf, RunError> {
-    let Ok(metadata) = path.metadata() else { return Err(RunError::NotFound(path.into())) };
+fn executable(path: PathBuf) -> Result<PathBuf, ProgramError> {
+    let Ok(metadata) = path.metadata() else { return Err(ProgramError::NotFound(path.into())) };
     let denied = rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_err();
     if denied || !metadata.is_file() {
-        return Err(RunError::NotExecutable(path));
+        return Err(ProgramError::NotExecutable(path));
     }
     Ok(path)
 }
 
 /// Refuses a program that would run without being paged.
-pub fn check(path: &Path) -> Result<(), RunError> {
+fn check(path: &Path) -> Result<(), ProgramError> {
     let mut path = path.to_path_buf();
     for _ in 0..SCRIPTS_MAX {
         match look_at(&path)? {
@@ -46,12 +73,12 @@ pub fn check(path: &Path) -> Result<(), RunError> {
             Some(interpreter) => path = executable(interpreter)?,
         }
     }
-    Err(RunError::NotExecutable(path))
+    Err(ProgramError::NotExecutable(path))
 }
 
 /// The interpreter of a script; `None` for a program that can be paged.
-fn look_at(path: &Path) -> Result<Option<PathBuf>, RunError> {
-    let unreadable = |_| RunError::NotExecutable(path.into());
+fn look_at(path: &Path) -> Result<Option<PathBuf>, ProgramError> {
+    let unreadable = |_| ProgramError::NotExecutable(path.into());
     let mut file = File::open(path).map_err(unreadable)?;
     let mut head = Vec::new();
     (&mut file).take(4096).read_to_end(&mut head).map_err(unreadable)?;
@@ -60,24 +87,24 @@ fn look_at(path: &Path) -> Result<Option<PathBuf>, RunError> {
         let name = line.trim_ascii().split(u8::is_ascii_whitespace).next();
         let name = name.filter(|name| !name.is_empty());
         let interpreter = name.map(|name| PathBuf::from(OsStr::from_bytes(name)));
-        return interpreter.map(Some).ok_or_else(|| RunError::NotExecutable(path.into()));
+        return interpreter.map(Some).ok_or_else(|| ProgramError::NotExecutable(path.into()));
     }
     let metadata = file.metadata().map_err(unreadable)?;
     let changes_user = metadata.mode() & 0o6000 != 0;
     if changes_user || rustix::fs::getxattr(path, c"security.capability", &mut [0; 64][..]).is_ok()
     {
-        return Err(RunError::Privileged(path.into()));
+        return Err(ProgramError::Privileged(path.into()));
     }
     if !head.starts_with(b"\x7fELF") {
-        return Err(RunError::NotExecutable(path.into()));
+        return Err(ProgramError::NotExecutable(path.into()));
     }
     if head.get(4..6) != Some(&[2, 1]) || number(&head, 18, 2) != own_machine() {
-        return Err(RunError::OtherMachine(path.into()));
+        return Err(ProgramError::OtherMachine(path.into()));
     }
     match is_dynamic(&file, &head) {
         Some(true) => Ok(None),
-        Some(false) => Err(RunError::Static(path.into())),
-        None => Err(RunError::NotExecutable(path.into())),
+        Some(false) => Err(ProgramError::Static(path.into())),
+        None => Err(ProgramError::NotExecutable(path.into())),
     }
 }
 
@@ -142,18 +169,18 @@ mod tests {
         checked(&put(folder, "script", script.as_bytes(), 0o755)).unwrap();
 
         let fixed = put(folder, "static", &elf(1), 0o755);
-        assert!(matches!(checked(&fixed), Err(RunError::Static(_))));
+        assert!(matches!(checked(&fixed), Err(ProgramError::Static(_))));
         let script = format!("#!{}\n", fixed.display());
         let script = put(folder, "other", script.as_bytes(), 0o755);
-        assert!(matches!(checked(&script), Err(RunError::Static(_))));
+        assert!(matches!(checked(&script), Err(ProgramError::Static(_))));
         let setuid = put(folder, "setuid", &elf(3), 0o4755);
-        assert!(matches!(checked(&setuid), Err(RunError::Privileged(_))));
+        assert!(matches!(checked(&setuid), Err(ProgramError::Privileged(_))));
         let mut other = elf(3);
         other[18] ^= 1;
         let other = put(folder, "machine", &other, 0o755);
-        assert!(matches!(checked(&other), Err(RunError::OtherMachine(_))));
+        assert!(matches!(checked(&other), Err(ProgramError::OtherMachine(_))));
         let gone = folder.join("gone");
-        assert!(matches!(checked(&gone), Err(RunError::NotFound(_))));
+        assert!(matches!(checked(&gone), Err(ProgramError::NotFound(_))));
         for (name, contents, mode) in [
             ("data", &b"data"[..], 0o755),
             ("cut", &elf(3)[..40], 0o755),
@@ -161,18 +188,18 @@ mod tests {
             ("empty", b"#!\n", 0o755),
         ] {
             let path = put(folder, name, contents, mode);
-            assert!(matches!(checked(&path), Err(RunError::NotExecutable(_))), "{name}");
+            assert!(matches!(checked(&path), Err(ProgramError::NotExecutable(_))), "{name}");
         }
         let itself = folder.join("itself");
         let script = format!("#!{}\n", itself.display());
         put(folder, "itself", script.as_bytes(), 0o755);
-        assert!(matches!(checked(&itself), Err(RunError::NotExecutable(_))));
+        assert!(matches!(checked(&itself), Err(ProgramError::NotExecutable(_))));
     }
 
     #[test]
     fn programs_are_found_as_exec_finds_them() {
         assert!(find(OsStr::new("sh")).unwrap().ends_with("sh"));
-        assert!(matches!(find(OsStr::new("no-such-program")), Err(RunError::NotFound(_))));
-        assert!(matches!(find(OsStr::new("/")), Err(RunError::NotExecutable(_))));
+        assert!(matches!(find(OsStr::new("no-such-program")), Err(ProgramError::NotFound(_))));
+        assert!(matches!(find(OsStr::new("/")), Err(ProgramError::NotExecutable(_))));
     }
 }
