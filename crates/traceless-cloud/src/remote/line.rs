@@ -55,7 +55,8 @@ impl Dial {
                     prepared.map_err(unreachable)?;
                     let connection = ClientConnection::new(self.tls.clone(), self.name.clone());
                     let connection = connection.map_err(|error| Error::Tls(error.to_string()))?;
-                    return Ok(LineConnection { stream: StreamOwned::new(connection, stream) });
+                    let stream = StreamOwned::new(connection, stream);
+                    return Ok(LineConnection { stream, address: self.address.clone() });
                 }
                 Err(error) => last = error,
             }
@@ -67,6 +68,8 @@ impl Dial {
 /// A connection to the host.
 pub struct LineConnection {
     stream: StreamOwned<ClientConnection, TcpStream>,
+    /// The host's address, for errors: a gateway may have many hosts.
+    address: String,
 }
 
 impl LineConnection {
@@ -84,17 +87,34 @@ impl LineConnection {
         reply_len_max: usize,
     ) -> Result<Result<Vec<u8>>> {
         let sent = frame::write(&mut self.stream, &[&number.to_le_bytes(), request]);
-        sent.map_err(|e| unreachable(&e))?;
+        sent.map_err(|e| self.failed(&e))?;
         let mut reply = Vec::new();
-        if !frame::read(&mut self.stream, reply_len_max, &mut reply).map_err(|e| unreachable(&e))? {
-            return Err(Error::Unreachable("it ended the connection".to_owned()));
+        let read = frame::read(&mut self.stream, reply_len_max, &mut reply);
+        if !read.map_err(|e| self.failed(&e))? {
+            return Err(Error::Unreachable(self.named("it ended the connection")));
         }
         match reply.split_first_chunk::<NUMBER_LEN>() {
             Some((answered, reply)) if *answered == number.to_le_bytes() => {
-                Ok(frame::decode(reply).map(<[u8]>::to_vec))
+                Ok(frame::decode(reply).map(<[u8]>::to_vec).map_err(|error| match error {
+                    Error::Host(text) => Error::Host(self.named(&text)),
+                    error => error,
+                }))
             }
             _ => Err(Error::Malformed("not the reply that was waited for")),
         }
+    }
+
+    /// What the connection failed with. An error of TLS is permanent. Any other error may pass.
+    fn failed(&self, error: &io::Error) -> Error {
+        let text = self.named(&error.to_string());
+        match error.get_ref() {
+            Some(inner) if inner.is::<rustls::Error>() => Error::Tls(text),
+            _ => Error::Unreachable(text),
+        }
+    }
+
+    fn named(&self, text: &str) -> String {
+        format!("{}: {text}", self.address)
     }
 
     /// Whether the host has sent unrequested bytes or has ended the connection.
@@ -144,12 +164,4 @@ fn probe(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(stream, PROBE_EVERY)?;
     sockopt::set_tcp_keepcnt(stream, PROBES)?;
     Ok(sockopt::set_tcp_user_timeout(stream, DELIVERY_PATIENCE_MS)?)
-}
-
-/// An error of TLS is permanent. Any other error may pass.
-fn unreachable(error: &io::Error) -> Error {
-    match error.get_ref() {
-        Some(inner) if inner.is::<rustls::Error>() => Error::Tls(error.to_string()),
-        _ => Error::Unreachable(error.to_string()),
-    }
 }
