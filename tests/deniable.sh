@@ -193,6 +193,9 @@ check "it says which key" grep -q 'most secret' err
 expect 1 volume check image --deniable --key-file hidden-2.key --repair
 check "the block is named" grep -q '^lost: block' out
 expect 0 volume check image --deniable --key-file hidden-2.key
+cp image sound
+expect 0 volume check image --deniable --key-file hidden-2.key --repair
+! cmp --quiet image sound || fail "a repair of what is sound is no session"
 
 section "a hidden volume is removed"
 expect 0 volume hidden remove image --key-file hidden-1.key --cover 64

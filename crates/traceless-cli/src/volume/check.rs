@@ -51,15 +51,19 @@ struct LostBlock {
 pub fn run(args: &CheckArgs) -> Result<(), Failure> {
     let key = key::existing(&args.image.key)?;
     let mut checked = check(args, &key)?;
-    if !checked.sound && args.repair {
-        let mend = if args.deniable { mend_deniable } else { mend };
-        mend(args, &key, &mut checked)?;
-    }
+    // With a session for what is damaged alone a deniable image would show hidden volumes.
+    let mended = match (args.repair, args.deniable) {
+        (true, true) => mend_deniable(args, &key, &mut checked),
+        (true, false) if !checked.sound => mend(args, &key, &mut checked),
+        _ => Ok(()),
+    };
     if args.json {
         print_json(&checked)?;
     } else {
         print_report(&checked);
     }
+    // What was lost before a repair failed is lost.
+    mended?;
     if checked.sound {
         return Ok(());
     }
@@ -229,9 +233,6 @@ fn mend_deniable(
     key: &UserKey,
     checked: &mut CheckReport,
 ) -> Result<(), Failure> {
-    if checked.writes.is_none() && !args.accept_old_blocks {
-        return Ok(());
-    }
     let image = &args.image.image;
     let options = DeniableOptions {
         open: options(args),
@@ -240,7 +241,7 @@ fn mend_deniable(
     };
     let mut meter = Meter::new("repairing", args.progress.progress);
     let mut repaired = DeniableRepairReport::default();
-    deniable::change(image, key, (&options, &SessionArgs::default()), |opened| {
+    let changed = deniable::change(image, key, (&options, &SessionArgs::default()), |opened| {
         if opened.volume().read_only() {
             return Err(Failure::usage(
                 "this key opens no hidden volume, so a repair could overwrite one: give the key of \
@@ -249,7 +250,7 @@ fn mend_deniable(
         }
         repaired = opened.repair(HIDDEN_MAX, &mut |done, all| meter.update(done, all))?;
         Ok(())
-    })?;
+    });
     meter.finish();
     let bytes = DENIABLE_BLOCK_LEN as u64;
     let lost = |hidden, blocks: Vec<u64>| {
@@ -259,6 +260,7 @@ fn mend_deniable(
     for (number, blocks) in (1..).zip(repaired.hidden) {
         checked.lost.extend(lost(Some(number), blocks));
     }
+    changed?;
     let open = OpenOptions { read_only: true, exclusive: true, ..options.open };
     let opened = deniable_session::open_to_check(image, key, open, &mut |_, _| {})?;
     let after = verify(args, opened.volume())?;

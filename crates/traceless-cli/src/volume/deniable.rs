@@ -125,25 +125,37 @@ fn is_blank(device: &dyn Device) -> Result<bool, Failure> {
 }
 
 /// Opens the image for a session of its own. `change` changes what is hidden; what the disk sees is
-/// a session in which nothing but cover writes were made.
+/// a session in which nothing but cover writes were made. Returns whether all that is hidden got
+/// its slot.
 pub fn change(
     image: &Path,
     key: &UserKey,
     (options, session): (&DeniableOptions, &SessionArgs),
     change: impl FnOnce(&DeniableVolume) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let keys = std::slice::from_ref(key);
     let opened = DeniableVolume::open(image, keys, options, &mut |_, _| {})?;
     let changed = change(&opened).and_then(|()| {
         let seconds = u64::from(SESSION_WRITES.div_ceil(session.cover));
         Cover::new(session.cover).run_for(seconds, &opened, &Monotonic::start())?;
-        if opened.has_waiting() {
-            return Err(Failure::usage("no slot was free in time: serve the image for a while"));
-        }
         Ok(())
     });
+    // A close brings slots, too.
     opened.volume().close()?;
-    changed
+    changed.map(|()| !opened.has_waiting())
+}
+
+/// The same as [`change`], which must be durable.
+fn change_durably(
+    image: &Path,
+    key: &UserKey,
+    session: (&DeniableOptions, &SessionArgs),
+    to: impl FnOnce(&DeniableVolume) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if change(image, key, session, to)? {
+        return Ok(());
+    }
+    Err(Failure::usage("no slot was free in time: serve the image for a while"))
 }
 
 fn add(args: &AddHiddenArgs) -> Result<(), Failure> {
@@ -151,7 +163,7 @@ fn add(args: &AddHiddenArgs) -> Result<(), Failure> {
     let new = key::new(&args.new_key())?;
     let overwrite_hidden = args.overwrite_hidden;
     let options = DeniableOptions { overwrite_hidden, ..DeniableOptions::default() };
-    change(&args.image.image, &old, (&options, &args.session), |opened| {
+    change_durably(&args.image.image, &old, (&options, &args.session), |opened| {
         if opened.volume().read_only() {
             return Err(Failure::usage(
                 "this key opens no hidden volume. If there is none yet, give --overwrite-hidden; \
@@ -188,5 +200,7 @@ fn list(args: &ListHiddenArgs) -> Result<(), Failure> {
 fn remove(args: &RemoveHiddenArgs) -> Result<(), Failure> {
     let key = key::existing(&args.image.key)?;
     let options = DeniableOptions::default();
-    change(&args.image.image, &key, (&options, &args.session), |opened| Ok(opened.remove_hidden()?))
+    change_durably(&args.image.image, &key, (&options, &args.session), |opened| {
+        Ok(opened.remove_hidden()?)
+    })
 }

@@ -4,7 +4,7 @@
 //! and the header last, so that an interrupted creation leaves no volume.
 
 use super::image::{Image, failed};
-use super::scheme_context;
+use super::{check_ciphers, scheme_context};
 use crate::anchor_places::place_at;
 use crate::error::{Error, Result};
 use crate::format::{
@@ -65,7 +65,7 @@ pub fn create(
     if existed && !options.force {
         return Err(Error::Exists(path.into()));
     }
-    options.cipher.check()?;
+    check_ciphers(options.cipher)?;
     let mut rng = System;
     let mut uuid = [0; 16];
     rng.fill(&mut uuid);

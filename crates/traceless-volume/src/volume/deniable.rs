@@ -7,7 +7,7 @@
 use super::create::{fill, make_scheme, open_new, reserve};
 use super::hidden_device::HiddenDevice;
 use super::image::{Image, UnlockedHeader, failed};
-use super::{OpenOptions, Volume, watched_store};
+use super::{OpenOptions, Volume, check_ciphers, watched_store};
 use crate::anchor_places::place_at;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -61,7 +61,7 @@ pub fn create_deniable(
     options: &DeniableCreateOptions,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<(u64, u64)> {
-    options.cipher.check()?;
+    check_ciphers(options.cipher)?;
     let existed = path.exists();
     if existed && !options.force {
         return Err(Error::Exists(path.into()));

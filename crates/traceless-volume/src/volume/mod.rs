@@ -219,7 +219,7 @@ impl Volume {
         open: impl FnOnce(&dyn BlockScheme, SchemeContext, &[u8]) -> OpenedScheme,
     ) -> Result<Self> {
         let UnlockedHeader { header, keys, .. } = unlocked;
-        header.cipher.check()?;
+        check_ciphers(header.cipher)?;
         check_discard(&*header.scheme, options)?;
         image.check_len(&header)?;
         if header.features.read_only != 0 && !options.read_only {
@@ -662,6 +662,13 @@ fn watched_store(image: &Image, len: u64, options: &OpenOptions) -> Result<Arc<d
         }
         None => store,
     })
+}
+
+/// Refuses a machine that computes a cipher of the volume wrongly: that of its contents, or the one
+/// of superblocks, key slots and hidden volumes.
+fn check_ciphers(of_contents: Cipher) -> Result {
+    of_contents.check()?;
+    Ok(Cipher::AesGcm.check()?)
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ fn bytes_of_any_alignment_come_back_after_a_close_and_after_a_crash() {
 #[test]
 fn a_cipher_that_is_computed_wrongly_is_refused_and_nothing_is_written() {
     use traceless_core::Error::CipherUnsound;
-    use traceless_core::seal::{DoubleAegis, wrong_machine::with};
+    use traceless_core::seal::{Aead, DoubleAegis, wrong_machine::with};
 
     let folder = tempfile::tempdir().unwrap();
     let [path, other] = ["image", "other"].map(|name| folder.path().join(name));
@@ -109,6 +109,11 @@ fn a_cipher_that_is_computed_wrongly_is_refused_and_nothing_is_written() {
         open(&other, &OpenOptions::default()).unwrap().close().unwrap();
     });
     assert!(std::fs::read(&path).unwrap() == before);
+    // Superblocks and key slots have a cipher of their own.
+    let made = with::<Aead, _>(|| {
+        create(&folder.path().join("new"), &key(1), &sound, &mut |_, _| true).map(drop)
+    });
+    assert!(matches!(made, Err(Error::Scheme(CipherUnsound("aes-256-gcm")))), "{made:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no file is left");
     open(&path, &OpenOptions::default()).unwrap().close().unwrap();
 }
