@@ -67,7 +67,9 @@ static void reserve(void) {
     SAY(zeros(area));
     /* The middle is given back. */
     SAY(munmap(area + PAGES * PAGE, (size_t)(RESERVED - 2 * PAGES) * PAGE));
+    fill(area, 4);
     SAY(madvise(area, 2 * PAGES * PAGE, MADV_DONTNEED) == -1 && errno == ENOMEM);
+    SAY(zeros(area));
     SAY(filled(far, 8));
     SAY(munmap(far, PAGES * PAGE) + munmap(area, PAGES * PAGE));
 }

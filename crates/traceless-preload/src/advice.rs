@@ -1,5 +1,6 @@
 //! Advice on paged memory, and its protection.
 
+use crate::malloc::errno;
 use crate::mappings::{change_elsewhere, may_protect, pages_of, prepare_executable, range_of};
 use crate::mappings::{readable, refuse};
 use crate::paged_memory::{PagedMemory, paged, paged_at};
@@ -8,7 +9,7 @@ use core::ffi::{c_int, c_long, c_void};
 use libc::size_t;
 use std::sync::Once;
 use traceless_pager::PAGE_LEN;
-use traceless_pager::paging::without_signals;
+use traceless_pager::paging::{Pager, without_signals};
 
 /// The effect of an advice on paged memory.
 #[derive(Clone, Copy)]
@@ -84,7 +85,9 @@ fn advise_elsewhere(address: *mut c_void, len: size_t, number: c_int) -> c_int {
     let (range, effect) = (range_of(address, len), advice_of(number));
     if let Some(Advice::Zeros) = effect {
         let zeroes = || call(libc::SYS_madvise, address as usize, len, zeroing(number));
-        return change_elsewhere(&range, zeroes, |_| {}).unwrap_or_else(all);
+        // Beside a hole all that is there becomes zeros.
+        let has_changed = |result| result == 0 || errno() == libc::ENOMEM;
+        return change_elsewhere(&range, zeroes, has_changed, |_| {}).unwrap_or_else(all);
     }
     let Some(paged) = paged().filter(|_| (address as usize).is_multiple_of(PAGE_LEN)) else {
         return all();
@@ -106,7 +109,8 @@ fn advise_elsewhere(address: *mut c_void, len: size_t, number: c_int) -> c_int {
 
 /// The advice that makes pages zeros at once, if they are locked by the pager, too.
 fn zeroing(number: c_int) -> c_int {
-    if paged().is_some_and(PagedMemory::is_locked) || number == libc::MADV_DONTNEED_LOCKED {
+    let is_locked = paged().and_then(PagedMemory::own_pager).is_some_and(Pager::is_locked);
+    if is_locked || number == libc::MADV_DONTNEED_LOCKED {
         libc::MADV_DONTNEED_LOCKED
     } else {
         libc::MADV_DONTNEED

@@ -10,7 +10,7 @@ use crate::report::print;
 use core::ffi::{c_int, c_uint, c_void};
 use libc::size_t;
 use std::sync::Once;
-use traceless_pager::paging::{self, without_signals};
+use traceless_pager::paging::{self, Pager, without_signals};
 
 fn refuse(errno: c_int) -> c_int {
     set_errno(errno);
@@ -40,6 +40,13 @@ fn lock_paged(paged: &PagedMemory, at: usize, len: usize) -> c_int {
     }
 }
 
+/// Locks the resident pages, if any of a range is paged beside the heap: `Some` if that is refused.
+/// All are locked, or none: the kernel moves no page between memory that is and memory that is not.
+fn lock_elsewhere(address: *const c_void, len: size_t) -> Option<c_int> {
+    let paged = paged().filter(|_| is_elsewhere(address, len))?;
+    Some(lock_paged(paged, 0, 0)).filter(|&refused| refused != 0)
+}
+
 /// Whether any of a range is paged beside the heap.
 fn is_elsewhere(address: *const c_void, len: size_t) -> bool {
     let range = range_of(address, len);
@@ -54,6 +61,9 @@ fn is_elsewhere(address: *const c_void, len: size_t) -> bool {
 pub unsafe extern "C" fn mlock(address: *const c_void, len: size_t) -> c_int {
     if let Some((paged, at)) = paged_at(address as usize) {
         return lock_paged(paged, at, len);
+    }
+    if let Some(refused) = lock_elsewhere(address, len) {
+        return refused;
     }
     if is_elsewhere(address, len) {
         // Pages are locked when they come.
@@ -77,6 +87,9 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, len: size_t, flags: c_ui
             return refuse(libc::EINVAL);
         }
         return lock_paged(paged, at, len);
+    }
+    if let Some(refused) = lock_elsewhere(address, len) {
+        return refused;
     }
     let once_there = if is_elsewhere(address, len) { libc::MLOCK_ONFAULT } else { 0 };
     // SAFETY: the caller's promise.
@@ -111,7 +124,8 @@ pub unsafe extern "C" fn munlock(address: *const c_void, len: size_t) -> c_int {
     if let Some((paged, at)) = paged_at(address as usize) {
         return if paged.contains(at, len) { 0 } else { refuse(libc::ENOMEM) };
     }
-    if is_elsewhere(address, len) && paged().is_some_and(PagedMemory::is_locked) {
+    let is_locked = paged().and_then(PagedMemory::own_pager).is_some_and(Pager::is_locked);
+    if is_locked && is_elsewhere(address, len) {
         return 0;
     }
     // SAFETY: the caller's promise.

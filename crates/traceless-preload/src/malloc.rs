@@ -29,6 +29,11 @@ pub fn out_of_memory() {
     set_errno(libc::ENOMEM);
 }
 
+pub fn errno() -> c_int {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
 pub fn set_errno(errno: c_int) {
     // SAFETY: this thread's own.
     unsafe { *libc::__errno_location() = errno };

@@ -12,7 +12,6 @@ use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use core::ptr::copy_nonoverlapping;
 use libc::{off_t, size_t};
-use rustix::io::Errno;
 use std::sync::Once;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{Error, Pages, Ranges, has_go_runtime, without_signals};
@@ -79,13 +78,12 @@ impl Request {
             && self.protection == libc::PROT_READ | libc::PROT_WRITE
     }
 
-    /// Whether a copy of its file, of up to `most` bytes, does as well: it is the program's own,
-    /// and all of it exists.
-    fn may_be_copy(&self, most: usize) -> bool {
+    /// Whether a copy of its file does as well: it is the program's own, and all of it exists.
+    fn may_be_copy(&self) -> bool {
         const KIND: c_int = libc::MAP_ANONYMOUS | libc::MAP_TYPE | UNPAGED;
         let is_own = self.flags & KIND == libc::MAP_PRIVATE;
         let writes = self.protection & libc::PROT_WRITE != 0;
-        is_own && writes && self.len <= most && self.file_has_all()
+        is_own && writes && self.file_has_all()
     }
 
     /// Whether it maps a regular file, and no page behind the file's end.
@@ -195,7 +193,7 @@ pub unsafe extern "C" fn mmap(
         return request.map();
     }
     let map = |request| without_signals(|| map_elsewhere(paged, request));
-    if request.may_be_copy(paged.copies_max()) {
+    if request.may_be_copy() && paged.take_copy(len) {
         let mapped = map(request.without_file());
         if mapped == FAILED || request.read_file(mapped) {
             return mapped;
@@ -210,7 +208,9 @@ pub unsafe extern "C" fn mmap(
 /// memory that is paged in the same way.
 fn map_elsewhere(memory: &PagedMemory, request: Request) -> *mut c_void {
     let Some(pager) = memory.own_pager() else { return request.map() };
-    let is_pageable = request.is_anonymous() && !is_gos();
+    // What the program locks at once is locked by the pager, or it is the program's own.
+    let locks = request.flags & libc::MAP_LOCKED != 0 && !pager.is_locked();
+    let is_pageable = request.is_anonymous() && !locks && !is_gos();
     let request = if is_pageable { request.pageable() } else { request };
     let mut elsewhere = memory.elsewhere();
     let mut mapped = FAILED;
@@ -256,21 +256,17 @@ fn is_gos() -> bool {
 /// Has memory paged that no page is present in. Returns whether the kernel allows that.
 pub fn page(memory: &PagedMemory, range: &Range<usize>) -> bool {
     static REPORTED: Once = Once::new();
-    let Some(Ok(is_locked)) = memory.own_pager().map(|pager| pager.register(range)) else {
-        return false;
-    };
-    if !is_locked && memory.must_lock() {
-        fail(&Error::Unlocked(Errno::NOMEM));
+    match memory.own_pager().map(|pager| pager.register(range)) {
+        Some(Ok(())) => true,
+        Some(Err(e @ Error::Unlocked(_))) if memory.must_lock() => fail(&e),
+        Some(Err(Error::Unlocked(_))) => {
+            REPORTED.call_once(|| {
+                print("a mapping is not paged: the limit of locked memory (ulimit -l) is too low");
+            });
+            false
+        }
+        _ => false,
     }
-    if !is_locked {
-        REPORTED.call_once(|| {
-            print(
-                "resident pages of a mapping may be swapped out: the limit of locked memory is \
-                 too low",
-            );
-        });
-    }
-    true
 }
 
 /// Maps memory in the place of the heap's. Fresh memory is implemented by zeroing; the pager would
@@ -333,15 +329,17 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, len: size_t) -> c_int {
     // SAFETY: the caller's promise.
     let unmap = || unsafe { libc::syscall(libc::SYS_munmap, address, len) as c_int };
     let range = range_of(address, len);
-    change_elsewhere(&range, unmap, |elsewhere| elsewhere.remove(range.clone()))
+    let succeeds = |result| result == 0;
+    change_elsewhere(&range, unmap, succeeds, |elsewhere| elsewhere.remove(range.clone()))
         .unwrap_or_else(unmap)
 }
 
-/// Runs `change`, a system call that makes what a range holds disappear, and `then` if it succeeds;
-/// `None` if nothing there is paged beside the heap.
+/// Runs `change`, a system call that makes what a range holds disappear, and `then` if it did that
+/// by `has_changed` of its result; `None` if nothing there is paged beside the heap.
 pub fn change_elsewhere(
     range: &Range<usize>,
     change: impl FnOnce() -> c_int,
+    has_changed: impl FnOnce(c_int) -> bool,
     then: impl FnOnce(&mut Ranges),
 ) -> Option<c_int> {
     let memory = paged()?;
@@ -354,7 +352,7 @@ pub fn change_elsewhere(
         let mut result = 0;
         let is_done = pager.replace(range, || {
             result = change();
-            result == 0
+            has_changed(result)
         });
         if is_done.unwrap_or_else(|e| fail(&e)) {
             then(&mut elsewhere);

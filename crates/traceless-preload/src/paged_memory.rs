@@ -4,7 +4,7 @@ use crate::own_threads::is_own_thread;
 use crate::report::{fail, print};
 use crate::{protected, syscall_filter};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
@@ -18,6 +18,8 @@ pub struct PagedMemory {
     heap: Mutex<Heap>,
     /// Memory that is paged beside the heap's.
     elsewhere: Mutex<Ranges>,
+    /// Bytes of files that were copied to paged memory so far.
+    copied: AtomicUsize,
     /// Whether the program has changed the protection of any memory of the heap.
     is_protected: AtomicBool,
     start: usize,
@@ -86,7 +88,8 @@ impl PagedMemory {
         let heap = Mutex::new(Heap::new(start, len / PAGE_LEN));
         let elsewhere = Mutex::new(Ranges::default());
         let is_protected = AtomicBool::new(false);
-        let paged = Self { memory, heap, elsewhere, is_protected, start, len, lock };
+        let copied = AtomicUsize::new(0);
+        let paged = Self { memory, heap, elsewhere, copied, is_protected, start, len, lock };
         if !paged.is_locked() {
             match lock {
                 Lock::Strict => return Err(Error::Unlocked(rustix::io::Errno::NOMEM)),
@@ -104,9 +107,11 @@ impl PagedMemory {
         Ok(paged)
     }
 
-    /// The most bytes of a file that are copied to paged memory in place of a mapping.
-    pub fn copies_max(&self) -> usize {
-        self.len / 8
+    /// Whether `len` bytes of a file are to be copied to paged memory in place of a mapping: until
+    /// copies were an eighth of what can be paged.
+    pub fn take_copy(&self, len: usize) -> bool {
+        let more = |copied: usize| copied.checked_add(len).filter(|&all| all <= self.len / 8);
+        self.copied.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
     /// Whether the `len` bytes from `at` on lie in the paged memory.

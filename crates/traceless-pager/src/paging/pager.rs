@@ -119,11 +119,11 @@ impl Pager {
 
     /// Pages memory of this process beside the pager's own, which is private, has no name, and was
     /// not touched yet. Its pages are among as many as the scheme has, from when they are touched.
-    /// Returns `false` if the pager's own memory is locked, and this cannot be.
     ///
     /// # Errors
-    /// The kernel's refusal: then the memory is not paged.
-    pub fn register(&self, range: &Range<usize>) -> Result<bool> {
+    /// [`Error::Unlocked`] if the pager's own memory is locked, and this cannot be; or the kernel's
+    /// refusal. Then the memory is not paged.
+    pub fn register(&self, range: &Range<usize>) -> Result {
         without_signals(|| self.service.allow_anywhere());
         self.service.arena().register(range.start, range.len())
     }

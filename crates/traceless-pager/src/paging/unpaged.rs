@@ -37,8 +37,10 @@ impl Unpaged {
     pub fn read(list: impl BufRead, is_pagers: impl Fn(usize, &str) -> bool) -> io::Result<Self> {
         let mut unpaged = Self::default();
         let (mut current, mut before) = (Entry::default(), Entry::default());
-        for line in list.lines() {
+        // Names of files are any bytes.
+        for line in list.split(b'\n') {
             let line = line?;
+            let line = String::from_utf8_lossy(&line);
             if let Some(range) = range_of(&line) {
                 let name = line.splitn(6, ' ').nth(5).unwrap_or_default().trim().to_owned();
                 before = unpaged.add(current, &before, &is_pagers);

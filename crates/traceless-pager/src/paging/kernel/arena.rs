@@ -163,19 +163,22 @@ impl Arena {
     }
 
     /// Registers memory elsewhere in this process, which holds no page yet: from now on its faults
-    /// are reported, too. Where pages are locked it is locked, if the limit allows that: returns
-    /// whether it is as these pages are.
+    /// are reported, too. Where pages are locked it is locked, as the kernel moves no page between
+    /// memory that is locked and memory that is not.
     ///
     /// # Errors
-    /// The kernel's refusal of the advice or of the registration.
-    pub fn register(&self, start: usize, len: usize) -> Result<bool> {
+    /// [`Error::Unlocked`] if the limit of locked memory is too low, or the kernel's refusal of the
+    /// advice or of the registration.
+    pub fn register(&self, start: usize, len: usize) -> Result {
+        if self.is_locked() {
+            locking::lock(start, len).map_err(Error::Unlocked)?;
+        }
         Mapping::exclude_from_forks(start, len)?;
         locking::exclude_from_core_dumps(start, len)?;
         // A kernel without huge pages refuses this one, and needs none.
         let _ = memory::disable_huge_pages(start, len);
-        let is_alike = !self.is_locked() || locking::lock(start, len).is_ok();
         self.uffd.register(start, len, self.own().protects)?;
-        Ok(is_alike)
+        Ok(())
     }
 
     /// Evicts the page at an address. From here to [`Arena::install`] only the frame has its
@@ -183,6 +186,9 @@ impl Arena {
     pub fn evict(&self, address: usize, spare: &mut Page) -> Result<EvictOutcome> {
         match self.evict_method {
             EvictMethod::Move => {
+                if !self.is_registered(address)? {
+                    return Ok(EvictOutcome::Absent);
+                }
                 for staging in self.own().staging_pages() {
                     if let Some(outcome) = self.move_page_out(address, staging)? {
                         self.own().staged.store(staging, Relaxed);
@@ -197,6 +203,24 @@ impl Arena {
                 self.read(address, spare)?;
                 self.discard(address, PAGE_LEN).map(|()| EvictOutcome::Evicted)
             }
+        }
+    }
+
+    /// Whether the memory at an address is still what was registered: the program may have unmapped
+    /// it by a system call of its own, and have other memory there, of which no page may be taken.
+    fn is_registered(&self, address: usize) -> Result<bool> {
+        let own = self.own();
+        let (start, len) = (own.mapping.start(), own.mapping.size());
+        if !own.protects || (start..start + len).contains(&address) {
+            return Ok(true);
+        }
+        loop {
+            return match self.uffd.unprotect(address) {
+                Ok(()) => Ok(true),
+                Err(Errno::AGAIN) => continue,
+                Err(Errno::NOENT) => Ok(false),
+                Err(e) => Err(Error::os("paged memory cannot be found", e)),
+            };
         }
     }
 

@@ -161,6 +161,28 @@ fn more_is_reserved_than_the_scheme_has_pages() {
     unmap(&pager, &reserved);
 }
 
+/// A program unmaps paged memory without the pager, and other memory lies there afterwards.
+#[test]
+fn no_page_is_taken_from_what_took_the_place_of_paged_memory() {
+    for method in EVICT_METHODS {
+        let pager = pager(plain(64), method, Policy::Fifo);
+        let [gone, used] = [(); 2].map(|()| reserve(&pager, 16));
+        protect(&gone, READ_WRITE);
+        protect(&used, READ_WRITE);
+        // All pages of the first one are in memory when it goes.
+        gone.clone().step_by(PAGE_LEN).take(8).for_each(|at| page_at(at).fill(1));
+        assert_eq!(map(gone.start, gone.len(), READ_WRITE, MAP_FIXED), gone.start);
+        gone.clone().step_by(PAGE_LEN).for_each(|at| page_at(at).fill(2));
+        for _ in 0..3 {
+            used.clone().step_by(PAGE_LEN).for_each(|at| page_at(at)[0] += 1);
+        }
+        gone.clone().step_by(PAGE_LEN).for_each(|at| assert_eq!(*page_at(at), [2; PAGE_LEN]));
+        used.clone().step_by(PAGE_LEN).for_each(|at| assert_eq!(page_at(at)[0], 3));
+        unmap(&pager, &used);
+        unmap(&pager, &gone);
+    }
+}
+
 /// One thread counts on a page of a reservation, while another one makes pages leave, and a third
 /// one changes what the page may be used for.
 #[test]
