@@ -84,6 +84,10 @@ impl<T: Exchange> PageScheme for FusedTree<T> {
         self.written.has(page)
     }
 
+    fn has_remains(&self, page: u64) -> bool {
+        self.tree.holds(page)
+    }
+
     fn look(&mut self, page: u64, frame: &mut Page) -> Result {
         // Reading a page removes it, so it is put back.
         self.swap(None, Some(page), frame)?;

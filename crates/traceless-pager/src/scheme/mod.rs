@@ -85,6 +85,12 @@ pub trait PageScheme: Send {
     /// Whether the page was put away since it was zeros last.
     fn holds(&self, page: u64) -> bool;
 
+    /// Whether the scheme has something of the page, if only contents that were forgotten: then it
+    /// must be brought before it is put away again.
+    fn has_remains(&self, page: u64) -> bool {
+        self.holds(page)
+    }
+
     /// Reads a page, which stays in the scheme.
     fn look(&mut self, page: u64, frame: &mut Page) -> Result {
         self.swap(None, Some(page), frame)

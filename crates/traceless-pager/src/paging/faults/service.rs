@@ -554,8 +554,8 @@ impl FaultService {
     }
 
     /// Brings a page that takes no access to the store, and returns whether it is one: it is on the
-    /// standby list; or, at a constant rate, it is zeros and there is room for it. Without a rate
-    /// that access is made, as its absence would show.
+    /// standby list; or, at a constant rate, it is zeros, the scheme has nothing of it, and there
+    /// is room for it. Without a rate that access is made, as its absence would show.
     fn bring_without_store(&self, state: &mut State, page: usize) -> Result<bool> {
         if let Some(place) = state.standby.remove(page) {
             bump(&self.counters.standby_hits);
@@ -569,7 +569,7 @@ impl FaultService {
             return Ok(true);
         }
         let has_room = state.resident() < state.frames_max;
-        if state.ticks.is_none() || !has_room || state.scheme.holds(page as u64) {
+        if state.ticks.is_none() || !has_room || state.scheme.has_remains(page as u64) {
             return Ok(false);
         }
         state.spare.fill(0);

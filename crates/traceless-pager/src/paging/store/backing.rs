@@ -201,6 +201,10 @@ impl PageScheme for BackedScheme {
         self.scheme.holds(page)
     }
 
+    fn has_remains(&self, page: u64) -> bool {
+        self.scheme.has_remains(page)
+    }
+
     fn forget(&mut self, page: u64) {
         self.scheme.forget(page);
     }

@@ -152,15 +152,17 @@ fn a_region_is_memory_at_a_constant_rate() {
             if policy == Policy::Clock && method == EvictMethod::Protect {
                 continue;
             }
-            let (scheme, _) = Kind::DetWo.build();
-            let pace = Some(Pace { per_second: 20_000, length: 1 });
-            let evict_method = Some(method);
-            let config = Config { frames: 12, policy, pace, evict_method, ..Config::default() };
-            let mut region = PagedRegion::new(scheme, config).unwrap();
-            agrees_with_an_array(&mut region);
-            let stats = region.stats();
-            assert!(stats.evictions > 300 && stats.resident_max == 12, "{stats:?}");
-            assert!(stats.ticks_used <= stats.ticks, "{stats:?}");
+            for kind in [Kind::DetWo, Kind::FusedPath] {
+                let (scheme, _) = kind.build();
+                let pace = Some(Pace { per_second: 20_000, length: 1 });
+                let evict_method = Some(method);
+                let config = Config { frames: 12, policy, pace, evict_method, ..Config::default() };
+                let mut region = PagedRegion::new(scheme, config).unwrap();
+                agrees_with_an_array(&mut region);
+                let stats = region.stats();
+                assert!(stats.evictions > 300 && stats.resident_max == 12, "{stats:?}");
+                assert!(stats.ticks_used <= stats.ticks, "{stats:?}");
+            }
         }
     }
 }
