@@ -49,9 +49,9 @@ use traceless_volume::format::AREAS_AT;
 use world::{Failure, How, World};
 
 const THOROUGH: Effort = Effort {
-    exhaustive_max: 10,
-    subsets: 200,
-    cuts: 7,
+    exhaustive_max: 8,
+    subsets: 256,
+    cuts: 4,
     torn: 16,
     again_every: 250,
     continue_every: 4,
