@@ -167,6 +167,23 @@ fn a_region_is_memory_at_a_constant_rate() {
     }
 }
 
+/// Pages that a tree still has, though they were discarded, come while there is room, and leave.
+#[test]
+fn discarded_pages_come_and_leave_at_a_constant_rate() {
+    for kind in [Kind::DetWo, Kind::FusedPath] {
+        let pace = Some(Pace { per_second: 20_000, length: 1 });
+        let config = Config { frames: 12, pace, ..Config::default() };
+        let mut region = PagedRegion::new(kind.build().0, config).unwrap();
+        for round in 1..4 {
+            for page in 0..40 {
+                assert_eq!(region[page * PAGE_LEN], 0, "{kind:?}, page {page}");
+                region[page * PAGE_LEN] = round;
+            }
+            region.discard(0, 40).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_scheme_that_hides_nothing_has_no_constant_rate() {
     let config = Config { pace: Some(PACE), ..Config::default() };
