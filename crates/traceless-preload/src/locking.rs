@@ -40,11 +40,25 @@ fn lock_paged(paged: &PagedMemory, at: usize, len: usize) -> c_int {
     }
 }
 
-/// Locks the resident pages, if any of a range is paged beside the heap: `Some` if that is refused.
-/// All are locked, or none: the kernel moves no page between memory that is and memory that is not.
-fn lock_elsewhere(address: *const c_void, len: size_t) -> Option<c_int> {
-    let paged = paged().filter(|_| is_elsewhere(address, len))?;
-    Some(lock_paged(paged, 0, 0)).filter(|&refused| refused != 0)
+/// Locks a range that is not the heap's, as of `mlock2`. If any of it is paged, all resident pages
+/// are locked: the kernel moves no page between memory that is locked and memory that is not.
+fn lock_range(address: *const c_void, len: size_t, mut flags: c_uint) -> c_int {
+    if let Some(paged) = paged().filter(|_| is_elsewhere(address, len)) {
+        let refused = lock_paged(paged, 0, 0);
+        if refused != 0 {
+            return refused;
+        }
+        // Pages are locked when they come.
+        flags |= libc::MLOCK_ONFAULT;
+    }
+    // SAFETY: the promise of the caller of the function that the program calls. A program that
+    // forbids itself other system calls knows the older one.
+    unsafe {
+        match flags {
+            0 => libc::syscall(libc::SYS_mlock, address, len) as c_int,
+            flags => libc::syscall(libc::SYS_mlock2, address, len, flags) as c_int,
+        }
+    }
 }
 
 /// Whether any of a range is paged beside the heap.
@@ -62,18 +76,7 @@ pub unsafe extern "C" fn mlock(address: *const c_void, len: size_t) -> c_int {
     if let Some((paged, at)) = paged_at(address as usize) {
         return lock_paged(paged, at, len);
     }
-    if let Some(refused) = lock_elsewhere(address, len) {
-        return refused;
-    }
-    if is_elsewhere(address, len) {
-        // Pages are locked when they come.
-        // SAFETY: the caller's promise.
-        return unsafe {
-            libc::syscall(libc::SYS_mlock2, address, len, libc::MLOCK_ONFAULT) as c_int
-        };
-    }
-    // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_mlock, address, len) as c_int }
+    lock_range(address, len, 0)
 }
 
 /// As of Linux, in the same way.
@@ -88,12 +91,7 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, len: size_t, flags: c_ui
         }
         return lock_paged(paged, at, len);
     }
-    if let Some(refused) = lock_elsewhere(address, len) {
-        return refused;
-    }
-    let once_there = if is_elsewhere(address, len) { libc::MLOCK_ONFAULT } else { 0 };
-    // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_mlock2, address, len, flags | once_there) as c_int }
+    lock_range(address, len, flags)
 }
 
 /// As of POSIX. Pages are locked when they are touched, since touching all of them now would bring

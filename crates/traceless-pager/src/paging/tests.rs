@@ -4,7 +4,7 @@
 mod elsewhere;
 mod pace;
 
-use super::faults::service::PINNED_TRIES;
+use super::faults::eviction::PINNED_TRIES;
 use super::{Config, Error, EvictMethod, FRAMES_MIN, PagedRegion, Pager, Policy, SharedMemory};
 use crate::PAGE_LEN;
 use crate::scheme::{Areas, DetWo, PageScheme, Plain};

@@ -5,7 +5,7 @@ use super::server::PagerServer;
 use super::session::ClientSession;
 use crate::paging::config::Config;
 use crate::paging::error::{Error, Result};
-use crate::paging::faults::service::standby_places;
+use crate::paging::faults::eviction::standby_places;
 use crate::paging::kernel::evict::EvictMethod;
 use crate::paging::kernel::own_files::OwnFile;
 use crate::paging::settings::Settings;
