@@ -11,6 +11,7 @@ mod experiment;
 mod in_flight;
 mod library;
 mod measure;
+mod mount;
 mod mounted;
 mod nbd;
 mod pointers;

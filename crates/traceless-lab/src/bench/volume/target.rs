@@ -3,14 +3,13 @@
 
 use super::client::{NbdClient, NbdCommand};
 use super::failed;
-use super::server::{VolumeServer, key_beside, user_key};
+use super::mount::Mount;
+use super::server::{VolumeServer, user_key};
 use super::workload::{LARGE, SMALL};
-use crate::program;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::path::Path;
 use std::sync::Arc;
 use traceless::store::AlignedBuf;
 use traceless::trace::{Event, Recorder};
@@ -65,77 +64,33 @@ impl BenchTarget for Raw {
 /// A file on a volume that `volume mount` has mounted. It bypasses the page cache of its file
 /// system, with one request at a time.
 pub struct MountedTarget {
-    // `None` once it is closed, which comes before unmounting.
-    file: Option<File>,
-    needs_unmount: bool,
+    // It is closed before the file system is unmounted.
+    file: File,
     buffer: AlignedBuf,
-    dir: PathBuf,
+    mount: Mount,
 }
-
-const OPEN: &str = "the file is open until it is unmounted";
 
 impl MountedTarget {
     /// Mounts `image`, which was never written to, at a folder beside it.
     pub fn open(image: &Path) -> Result<Self, Failure> {
-        let dir = image.with_extension("mounted");
-        std::fs::create_dir(&dir).map_err(failed)?;
-        // A file and not a pipe: the process that serves the mount keeps it open, so a pipe would
-        // not end.
-        let log = image.with_extension("log");
-        let status = program::traceless()
-            .args(["volume", "mount"])
-            .arg(image)
-            .arg(&dir)
-            .arg("--key-file")
-            .arg(key_beside(image))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(&log).map_err(failed)?)
-            .status()
-            .map_err(failed)?;
-        if !status.success() {
-            let log_text = std::fs::read_to_string(&log).unwrap_or_default();
-            return Err(failed(format!("cannot mount {}: {}", image.display(), log_text.trim())));
-        }
-        let buffer = AlignedBuf::zeroed(LARGE);
-        let mut mounted = Self { file: None, needs_unmount: true, buffer, dir };
-        mounted.buffer.fill(0x5a);
+        let mount = Mount::of_volume(image)?;
+        let mut buffer = AlignedBuf::zeroed(LARGE);
+        buffer.fill(0x5a);
         let direct = OFlags::DIRECT.bits().cast_signed();
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .custom_flags(direct)
-            .open(mounted.dir.join("file"))
-            .map_err(failed)?;
-        mounted.file = Some(file);
-        Ok(mounted)
-    }
-
-    fn unmount(&mut self) -> Result<(), Failure> {
-        self.file = None;
-        self.needs_unmount = false;
-        let output = program::traceless()
-            .args(["volume", "unmount"])
-            .arg(&self.dir)
-            .output()
-            .map_err(failed)?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let why = String::from_utf8_lossy(&output.stderr);
-        Err(failed(format!("cannot unmount {}: {}", self.dir.display(), why.trim())))
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).custom_flags(direct);
+        let file = options.open(mount.folder().join("file")).map_err(failed)?;
+        Ok(Self { file, buffer, mount })
     }
 }
 
 impl BenchTarget for MountedTarget {
     fn run(&mut self, requests: &[(NbdCommand, u64)], len: usize) -> Result<(), Failure> {
         for &(command, at) in requests {
-            let file = self.file.as_ref().expect(OPEN);
             match command {
-                NbdCommand::Read => file.read_exact_at(&mut self.buffer[..len], at),
-                NbdCommand::Write => file.write_all_at(&self.buffer[..len], at),
-                NbdCommand::Flush => file.sync_all(),
+                NbdCommand::Read => self.file.read_exact_at(&mut self.buffer[..len], at),
+                NbdCommand::Write => self.file.write_all_at(&self.buffer[..len], at),
+                NbdCommand::Flush => self.file.sync_all(),
             }
             .map_err(failed)?;
         }
@@ -143,19 +98,13 @@ impl BenchTarget for MountedTarget {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        self.file.as_ref().expect(OPEN).sync_all().map_err(failed)
+        self.file.sync_all().map_err(failed)
     }
 
-    fn close(mut self: Box<Self>) -> Result<(), Failure> {
-        self.unmount()
-    }
-}
-
-impl Drop for MountedTarget {
-    fn drop(&mut self) {
-        if self.needs_unmount {
-            let _ = self.unmount();
-        }
+    fn close(self: Box<Self>) -> Result<(), Failure> {
+        let Self { file, mount, .. } = *self;
+        drop(file);
+        mount.unmount()
     }
 }
 
