@@ -6,10 +6,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 source "$lib/audit.sh"
 
 section "what is wrong with a scheme is told"
-expect 1 audit tree --scheme mutant:one-dummy-path --level quick --html page.html
+expect 1 audit tree --scheme mutant:one-dummy-path --level quick --schemes-only --html page.html
 check "a page of the leak" grep -q '<td class="leak">leak</td>' page.html
 check "pictures of two users" test "$(grep -c '<figure><svg' page.html)" = 2
-expect 2 audit tree --scheme path --level quick --html missing/page.html
+expect 2 audit tree --scheme path --level quick --schemes-only --html missing/page.html
 expect 1 audit tree --scheme mutant:searches-first --level quick --schemes-only --json
 told "any(c['verdict'] == 'leak' and 'near' in c['name'] for c in told['claims'])"
 told "not any('catches' in c['name'] for c in told['claims'])"

@@ -8,19 +8,21 @@ sources=$root/tests/pager_c
 include=$root/crates/traceless-pager/include
 warnings=(-Wall -Wextra -Werror -pedantic)
 
-# Builds the library for a target, as docs/paging.md has it, and tells where it lies.
+# Builds the library for the target $1, as docs/paging.md has it, and tells where it lies. With
+# `false` as $2 it is linked in parts: sooner, and larger.
 library() {
     # It must not unwind into C. Most of the library is for others than pagers: what these need is
     # optimised when all is linked, and nothing else is.
     cargo rustc --quiet --release --locked --manifest-path "$root/Cargo.toml" --lib \
         --package traceless-pager --no-default-features --features c --crate-type staticlib \
-        --target "$1" --config 'profile.release.panic="abort"' --config 'profile.release.lto=true' \
-        --config 'profile.release.package.traceless.opt-level=1' &&
+        --target "$1" --config 'profile.release.panic="abort"' --config "profile.release.lto=$2" \
+        --config 'profile.release.package.traceless.opt-level=1' \
+        --config 'profile.release.package.traceless.codegen-units=16' &&
         echo "${CARGO_TARGET_DIR:-$root/target}/$1/release/libtraceless_pager.a"
 }
 
 section "from C and C++, on this machine"
-archive=$(library "$(rustc -vV | sed -n 's/^host: //p')")
+archive=$(library "$(rustc -vV | sed -n 's/^host: //p')" false)
 expect 0 gcc -std=c11 -O1 "${warnings[@]}" -I "$include" "$sources/pager.c" "$archive" -o pager
 expect 0 ./pager 400
 check "all was tried" grep -q "all is well" out
@@ -68,7 +70,7 @@ if ! has_firmware; then
         "e2e installs it)"
     exit 0
 fi
-archive=$(library "$riscv")
+archive=$(library "$riscv" true)
 cpu=(-march=rv64gc -mabi=lp64d -mcmodel=medany)
 expect 0 "$cross" -std=c11 -O2 "${warnings[@]}" "${cpu[@]}" -static -I "$include" \
     "$sources/pager.c" "$archive" -o pager.riscv64

@@ -8,6 +8,12 @@ PATH=$PATH:${CARGO_HOME:-${HOME:-}/.cargo}/bin:/usr/sbin:/sbin
 # Messages of tools as the tests know them, and nothing of Python's beside the sources.
 export PATH LC_ALL=C PYTHONDONTWRITEBYTECODE=1
 
+# A version manager puts a script of its own before each start of an interpreter, which takes longer
+# than most of what tests ask of one.
+if interpreter=$(python3 -c 'import sys; print(sys.executable)' 2>/dev/null) &&
+    [ "$interpreter" != "$(command -v python3)" ]; then
+    PATH=$(dirname "$interpreter"):$PATH
+fi
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 lib=$root/tests/lib
 name=$(basename "$0" .sh)
