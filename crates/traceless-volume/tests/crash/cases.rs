@@ -69,6 +69,18 @@ impl Case {
         Ok(checker.tally)
     }
 
+    /// The first violation, if there is one, and the number of images up to it.
+    pub fn violation(&self, effort: Effort) -> Option<(String, u64)> {
+        match self.run() {
+            Err(what) => Some((what, 0)),
+            Ok(worlds) => {
+                let mut checker = Checker::new(worlds, effort, self.seed);
+                let what = checker.check().err()?;
+                Some((what, checker.tally.images()))
+            }
+        }
+    }
+
     /// Two volumes after the same steps with different addresses and data.
     fn run(&self) -> Result<[World; 2], String> {
         let make = |salt, fault| -> Result<World, Failure> {

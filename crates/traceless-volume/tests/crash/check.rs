@@ -101,7 +101,8 @@ impl Checker {
         Self { worlds, effort, rng: SeededRng::new(seed), tally: Tally::default() }
     }
 
-    /// Crashes the recorded run at every point. Returns the first violation and its circumstances.
+    /// Crashes the recorded run at every point, or at the first ones if the effort limits the
+    /// images. Returns the first violation and its circumstances.
     pub fn check(&mut self) -> Result<(), String> {
         let logs = [0, 1].map(|w| std::mem::take(&mut self.worlds[w].log));
         if shape(&logs[0]) != shape(&logs[1]) {
@@ -164,6 +165,9 @@ impl Checker {
 
     fn crash_epoch(&mut self, epoch: &Epoch, point: Point) -> Result<(), String> {
         for fates in epoch.images(&self.effort, point.recovery.is_some(), &mut self.rng) {
+            if self.tally.images() >= self.effort.images_max {
+                return Ok(());
+            }
             let marks = self.worlds.each_ref().map(|world| world.disk.mark());
             for (world, pieces) in self.worlds.iter().zip(&epoch.pieces) {
                 for (piece, &fate) in pieces.iter().zip(&fates) {
@@ -187,7 +191,7 @@ impl Checker {
         self.tally.again += u64::from(point.recovery.is_some());
         let checked = catch_unwind(AssertUnwindSafe(|| self.recover_both(point)));
         let recovery = checked.unwrap_or_else(|_| Err("it panicked".into()))?;
-        let again = mix(self.tally.images()).is_multiple_of(self.effort.again_every);
+        let again = is_chosen(self.tally.images(), self.effort.again_every);
         if point.recovery.is_some() || !again {
             return Ok(());
         }
@@ -225,7 +229,9 @@ impl Checker {
         if open.oram.writes() != count {
             return Err(in_other(&format!("{} writes, not {count}", open.oram.writes())));
         }
-        twin.check(&open, &twin.history[..count as usize]).map_err(|e| in_other(&e))?;
+        if is_chosen(self.tally.images(), self.effort.reopen_every) {
+            twin.check(&open, &twin.history[..count as usize]).map_err(|e| in_other(&e))?;
+        }
         twin.check_hidden(&open).map_err(|e| in_other(&e))?;
         recovery.hidden[1] = twin.hidden_blocks();
         twin.disk.take_log();
@@ -240,6 +246,7 @@ impl Checker {
         let (number, world) = (self.tally.images(), &mut self.worlds[0]);
         world.expect_hidden(point.hidden[0]);
         let on = number.is_multiple_of(self.effort.continue_every);
+        let again = on || is_chosen(number, self.effort.reopen_every);
         let read_only = number.is_multiple_of(4);
         let shown = if read_only { Some(look(world)?) } else { None };
         let open = world.open(How::default())?;
@@ -259,7 +266,7 @@ impl Checker {
         let tail = world.history.split_off(count as usize);
         world.note_reads();
         let nonces = point.recovery.map_or(Nonces::default(), |r| r.nonces.clone());
-        let went = Recovered { world, nonces, point, number }.examine(log, count, on);
+        let went = Recovered { world, nonces, point, number }.examine(log, count, (again, on));
         world.history.truncate(count as usize);
         world.history.extend(tail);
         went
@@ -278,6 +285,11 @@ impl Checker {
         }
         text
     }
+}
+
+/// Whether the image of this number is one in `every`, whatever it holds: neighbours are alike.
+fn is_chosen(number: u64, every: u64) -> bool {
+    mix(number).is_multiple_of(every)
 }
 
 fn in_other(what: &str) -> String {
@@ -323,14 +335,21 @@ struct Recovered<'a> {
 
 impl Recovered<'_> {
     /// Checks the volume after a recovery with this log, which found `count` writes, and returns
-    /// the recovery. With `on`, writes to the volume, too.
-    fn examine(mut self, log: Vec<Event>, count: u64, on: bool) -> Result<Recovery, String> {
+    /// the recovery. With `again`, opens the volume once more, and with `on`, writes to it, too.
+    fn examine(
+        mut self,
+        log: Vec<Event>,
+        count: u64,
+        (again, on): (bool, bool),
+    ) -> Result<Recovery, String> {
         self.note(&log)?;
         let (nonces, hidden) = (self.nonces.clone(), self.world.hidden_blocks());
         self.note_next()?;
-        let open = self.open_again(&places(&log))?;
-        if on {
-            self.continue_with(open)?;
+        if again {
+            let open = self.open_again(&places(&log))?;
+            if on {
+                self.continue_with(open)?;
+            }
         }
         Ok(Recovery { logs: [log, vec![]], count, hidden: [hidden, None], nonces })
     }

@@ -13,6 +13,10 @@ pub struct Effort {
     pub torn: usize,
     /// One image in this many is also crashed during its recovery.
     pub again_every: u64,
+    /// One image in this many is opened a second time, and read in both workloads.
+    pub reopen_every: u64,
     /// One image in this many is written to after its recovery.
     pub continue_every: u64,
+    /// The most images of a run, `u64::MAX` for all.
+    pub images_max: u64,
 }
