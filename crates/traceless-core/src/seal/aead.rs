@@ -55,7 +55,10 @@ impl Sealer for Aead {
         body: &mut [u8],
         tag: &[u8],
     ) -> Result<(), Forgery> {
-        with_version(nonce, bound, |aad| self.key.open_in_place(nonce.short(), aad, body, tag))
+        with_version(nonce, bound, |aad| self.key.open_in_place(nonce.short(), aad, body, tag))?;
+        #[cfg(feature = "suite")]
+        super::wrong_machine::spoil_opened::<Self>(body);
+        Ok(())
     }
 
     fn open(
@@ -67,7 +70,10 @@ impl Sealer for Aead {
         plain: &mut [u8],
     ) -> Result<(), Forgery> {
         assert!(plain.len() == sealed.len() && tag.len() == TAG_LEN, "lengths agree");
-        with_version(nonce, bound, |aad| self.key.open(nonce.short(), aad, sealed, tag, plain))
+        with_version(nonce, bound, |aad| self.key.open(nonce.short(), aad, sealed, tag, plain))?;
+        #[cfg(feature = "suite")]
+        super::wrong_machine::spoil_opened::<Self>(plain);
+        Ok(())
     }
 }
 

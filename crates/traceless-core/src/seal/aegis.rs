@@ -44,7 +44,10 @@ impl Sealer for Aegis {
         tag: &[u8],
     ) -> Result<(), Forgery> {
         let tag = tag.try_into().expect("lengths agree");
-        imp::decrypt(self.key.bytes(), &nonce.long(), bound, body, tag)
+        imp::decrypt(self.key.bytes(), &nonce.long(), bound, body, tag)?;
+        #[cfg(feature = "suite")]
+        super::wrong_machine::spoil_opened::<Self>(body);
+        Ok(())
     }
 }
 
