@@ -126,7 +126,7 @@ impl HiddenLane {
         self.lane.lock().waits() > 0
     }
 
-    /// Opens every live block, and passes each damaged place to `damaged`.
+    /// Opens every live block and record, and passes each damaged place to `damaged`.
     pub(super) fn verify(
         &self,
         progress: &mut dyn FnMut(u64, u64),
@@ -136,6 +136,10 @@ impl HiddenLane {
             let read = |addrs: &[Addr], into: &mut [u8]| volume.read(addrs, into);
             let done = |done| progress(done, volume.blocks);
             verify_all(volume.blocks, volume.block_len, read, damaged, done)?;
+            match self.record(volume.number) {
+                Err(Error::Tampered { place }) => damaged(Place { block: None, ..place }),
+                record => drop(record?),
+            }
         }
         Ok(())
     }

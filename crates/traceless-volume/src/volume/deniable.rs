@@ -20,6 +20,7 @@ use std::sync::Arc;
 use traceless_block::deniable::{
     Deniable, DeniableGeometry, HIDDEN_MAX, HiddenKey, HiddenLane, LanePolicy,
 };
+use traceless_core::Error as OramError;
 use traceless_core::oram::BlockOram;
 use traceless_core::rng::System;
 use traceless_core::seal::Cipher;
@@ -241,14 +242,36 @@ impl DeniableVolume {
             return Err(Error::DeniableKeyTaken);
         }
         let blocks = size.div_ceil(DENIABLE_BLOCK_LEN as u64);
-        let public =
-            self.public.duplicate().map_err(|e| failed("lock memory", "memory".as_ref(), e));
-        let below =
-            (0..).zip(&self.hidden).filter(|(number, _)| self.lane.volume(*number).is_some());
-        let below = below.map(|(_, hidden)| hidden.clone()).collect();
-        let record = HiddenRecord { removed: false, blocks, public: public?, below };
+        let record = self.record_above(self.hidden.len(), blocks)?;
         let hidden = self.lane.add(&secret, blocks, &record.encode(DENIABLE_BLOCK_LEN))?;
         Ok(HiddenDevice::new(hidden))
+    }
+
+    /// The record of a hidden volume of `blocks` blocks whose key also opens those of the first
+    /// `count` hidden volumes that are there.
+    fn record_above(&self, count: usize, blocks: u64) -> Result<HiddenRecord> {
+        let public =
+            self.public.duplicate().map_err(|e| failed("lock memory", "memory".as_ref(), e));
+        let below = (0..count).zip(&self.hidden);
+        let below = below.filter(|(number, _)| self.lane.volume(*number).is_some());
+        let below = below.map(|(_, hidden)| hidden.clone()).collect();
+        Ok(HiddenRecord { removed: false, blocks, public: public?, below })
+    }
+
+    /// Writes the damaged records of open hidden volumes anew, `most` at most, and returns the
+    /// numbers of these volumes. Their keys opened nothing; from now on each also opens all the
+    /// less secret volumes that are open.
+    pub(super) fn restore_records(&self, most: usize) -> Result<Vec<usize>> {
+        let is_damaged = |number: &usize| {
+            self.lane.volume(*number).is_some()
+                && matches!(self.lane.record(*number), Err(OramError::Tampered { .. }))
+        };
+        let damaged: Vec<usize> = (0..self.hidden.len()).filter(is_damaged).take(most).collect();
+        for &number in &damaged {
+            let record = self.record_above(number, self.hidden[number].blocks)?;
+            self.lane.write_record(number, &record.encode(DENIABLE_BLOCK_LEN))?;
+        }
+        Ok(damaged)
     }
 
     /// Removes the most secret of the open hidden volumes: its key opens nothing any more once
@@ -279,11 +302,14 @@ impl DeniableVolume {
         self.lane.has_waiting()
     }
 
-    /// A less secret volume that was removed, or overwritten as a whole, is not kept.
+    /// A less secret volume that was removed, or overwritten as a whole, is not kept. One whose
+    /// record is damaged is.
     fn forget_removed(&self) -> Result {
         for number in 0..self.hidden.len() {
-            let record = self.lane.record(number)?;
-            let is_there = HiddenRecord::decode(&record).is_ok_and(|record| !record.removed);
+            let is_there = match self.lane.record(number) {
+                Err(OramError::Tampered { .. }) => true,
+                record => HiddenRecord::decode(&record?).is_ok_and(|record| !record.removed),
+            };
             if !is_there {
                 self.lane.forget(number);
             }

@@ -19,6 +19,9 @@ pub struct DeniableRepairReport {
     pub public: Vec<u64>,
     /// The same of each open hidden volume, the least secret first, once they have their slots.
     pub hidden: Vec<Vec<u64>>,
+    /// Open hidden volumes, counted from 0 for the least secret, whose own key opened nothing, as
+    /// the block with its record was damaged; it opens them again, once the record has its slot.
+    pub records: Vec<usize>,
 }
 
 impl DeniableVolume {
@@ -36,8 +39,10 @@ impl DeniableVolume {
         for &block in &public {
             volume.write_blocks(block, &zeros)?;
         }
-        let mut repaired = DeniableRepairReport { public, hidden: vec![] };
         let mut left = hidden_max.min(WAITING_MAX);
+        let records = self.restore_records(left)?;
+        left -= records.len();
+        let mut repaired = DeniableRepairReport { public, hidden: vec![], records };
         for hidden in (0..HIDDEN_MAX).filter_map(|number| self.lane.volume(number)) {
             let addrs = |first, len: usize| -> Vec<Addr> {
                 (first..first + (len / DENIABLE_BLOCK_LEN) as u64).map(Addr).collect()
@@ -108,21 +113,31 @@ mod tests {
 
     /// Spoils a bit of every `step`-th body of the areas.
     fn damage(path: &Path, step: usize) {
+        flip(path, &bodies(path).into_iter().step_by(step).collect::<Vec<_>>());
+    }
+
+    /// Where the bodies of the areas begin.
+    fn bodies(path: &Path) -> Vec<u64> {
         let areas = {
             let opened = open(path, 0, None);
             opened.volume().header().scheme.slots_in_turn()
         };
-        let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
         let places = areas.iter().flat_map(|(first, layout)| {
             let slots = (0..layout.len())
                 .step_by(4096)
                 .filter(|at| layout.slot_with_body_at(*at).is_some());
             slots.map(move |at| AREAS_AT + first + at)
         });
-        for at in places.step_by(step) {
+        places.collect()
+    }
+
+    /// Flips a bit of each of these bodies; a second time brings them back.
+    fn flip(path: &Path, places: &[u64]) {
+        let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        for at in places {
             let mut byte = [0];
-            file.read_exact_at(&mut byte, at + 5).unwrap();
-            file.write_all_at(&[byte[0] ^ 1], at + 5).unwrap();
+            file.read_exact_at(&mut byte, *at + 5).unwrap();
+            file.write_all_at(&[byte[0] ^ 1], *at + 5).unwrap();
         }
     }
 
@@ -181,6 +196,44 @@ mod tests {
         opened.repair(64, &mut |_, _| {}).unwrap();
         opened.cover(40).unwrap();
         assert_eq!(damaged(&opened), 0);
+    }
+
+    #[test]
+    fn a_damaged_record_closes_no_other_volume_and_is_written_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image");
+        make(&path, 2);
+        let is_lost = || {
+            let options = DeniableOptions::default();
+            let opened = DeniableVolume::open(&path, &[key(1)], &options, &mut |_, _| {});
+            matches!(opened, Err(Error::WrongKey))
+        };
+        // The record of the first hidden volume, without which its key opens nothing.
+        let mut suspects = bodies(&path);
+        while suspects.len() > 1 {
+            let rest = suspects.split_off(suspects.len() / 2);
+            flip(&path, &suspects);
+            let found = is_lost();
+            flip(&path, &suspects);
+            suspects = if found { suspects } else { rest };
+        }
+        flip(&path, &suspects);
+        assert!(is_lost());
+
+        let opened = open(&path, 2, None);
+        assert_eq!((damaged(&opened), opened.hidden().len()), (1, 2));
+        let repaired = opened.repair(64, &mut |_, _| {}).unwrap();
+        assert_eq!((repaired.records, repaired.hidden), (vec![0], vec![vec![], vec![]]));
+        opened.cover(10).unwrap();
+        assert_eq!(damaged(&opened), 0);
+        opened.volume().close().unwrap();
+        drop(opened);
+        let opened = open(&path, 1, None);
+        assert_eq!(opened.hidden().len(), 1);
+        let mut block = [0; 4096];
+        opened.hidden()[0].read(0, &mut block).unwrap();
+        assert_eq!(block, [1; 4096]);
+        assert_eq!(opened.repair(64, &mut |_, _| {}).unwrap().records, Vec::<usize>::new());
     }
 
     /// What the disk sees of a repair, and the blocks of the public volume that it mended.
