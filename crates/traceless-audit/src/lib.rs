@@ -121,7 +121,9 @@ pub use normal::{Counts, Epoch, Epochs, Stretch, normalise};
 pub use recording::{FileFormat, ReadOptions, Recording, RecordingError, secrets};
 pub use report::{Claim, Report, SCHEMA, Statistic, Verdict};
 pub use report_page::{Page, Picture, UserPoints};
-pub use snapshot::{ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff};
+pub use snapshot::{
+    ChangedRun, SNAPSHOT_BLOCK_LEN, SnapshotDiff, SnapshotError, diff, diff_images,
+};
 pub use snapshot_report::{AreaOf, SnapshotReport};
 pub use stats::{ALPHA, worst_of};
 pub use template::Template;

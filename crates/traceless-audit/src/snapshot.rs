@@ -2,7 +2,9 @@
 //! of the changed bytes.
 
 use serde::Serialize;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
 
 /// The unit of comparison: the bytes that a disk writes at once.
 pub const SNAPSHOT_BLOCK_LEN: usize = 4096;
@@ -46,6 +48,27 @@ pub enum SnapshotError {
     Old(io::Error),
     /// The second image could not be read.
     New(io::Error),
+    /// The images have these lengths in bytes, so they are no snapshots of one image.
+    Lengths(u64, u64),
+}
+
+/// [`diff`] of two images in files or on block devices.
+pub fn diff_images(old: &Path, new: &Path) -> Result<SnapshotDiff, SnapshotError> {
+    let (old, old_len) = open(old).map_err(SnapshotError::Old)?;
+    let (new, new_len) = open(new).map_err(SnapshotError::New)?;
+    if old_len != new_len {
+        return Err(SnapshotError::Lengths(old_len, new_len));
+    }
+    diff(old, new, old_len)
+}
+
+/// Opens an image, and returns its length in bytes.
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    let mut file = File::open(path)?;
+    // Seeking also gives the length of a block device, which its metadata does not have.
+    let len = file.seek(SeekFrom::End(0))?;
+    file.rewind()?;
+    Ok((file, len))
 }
 
 /// Compares two images of `len` bytes, in blocks of [`SNAPSHOT_BLOCK_LEN`], while they are read.
@@ -177,5 +200,17 @@ mod tests {
     fn a_short_image_is_named() {
         assert!(matches!(diff(&[0; 9][..], &[0; 10][..], 10), Err(SnapshotError::Old(_))));
         assert!(matches!(diff(&[0; 10][..], &[0; 9][..], 10), Err(SnapshotError::New(_))));
+    }
+
+    #[test]
+    fn images_of_different_lengths_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let [old, new, missing] = ["old", "new", "missing"].map(|name| folder.path().join(name));
+        std::fs::write(&old, [1; 9]).unwrap();
+        std::fs::write(&new, [2; 10]).unwrap();
+        assert!(matches!(diff_images(&old, &new), Err(SnapshotError::Lengths(9, 10))));
+        assert!(matches!(diff_images(&missing, &new), Err(SnapshotError::Old(_))));
+        assert!(matches!(diff_images(&old, &missing), Err(SnapshotError::New(_))));
+        assert_eq!(diff_images(&old, &old).unwrap().changed_blocks, 0);
     }
 }

@@ -33,7 +33,8 @@ use crate::plain::PLAIN;
 #[cfg(feature = "std")]
 use crate::ring::RING;
 use crate::sq::SQ;
-use traceless_core::scheme::contract::SchemeKind;
+use alloc::sync::Arc;
+use traceless_core::scheme::contract::{BlockScheme, SchemeKind, SchemeOptions};
 
 /// All kinds, in the order in which help texts list them.
 pub static KINDS: &[&SchemeKind] = &[
@@ -54,4 +55,34 @@ pub fn named(name: &str) -> Option<&'static SchemeKind> {
 /// The kind with this number in a volume's header.
 pub fn with_code(code: u16) -> Option<&'static SchemeKind> {
     KINDS.iter().copied().find(|kind| kind.code == code)
+}
+
+/// The scheme of this kind with the most blocks of `block_len` bytes that a store of `len` bytes
+/// has room for; `None` if not even one fits.
+///
+/// ```
+/// use traceless_block::registry;
+/// use traceless_core::scheme::contract::SchemeOptions;
+///
+/// let kind = registry::named("plain").expect("a known kind");
+/// let fits = |len| registry::largest_within(kind, len, 4096, &SchemeOptions::default());
+/// assert_eq!(fits(1 << 20).map(|scheme| scheme.blocks()), Some(252));
+/// assert!(fits(100).is_none());
+/// ```
+pub fn largest_within(
+    kind: &SchemeKind,
+    len: u64,
+    block_len: usize,
+    options: &SchemeOptions,
+) -> Option<Arc<dyn BlockScheme>> {
+    let fits = |scheme: &Arc<dyn BlockScheme>| scheme.store_len() <= len;
+    let (mut least, mut most, mut largest) = (0, len.checked_div(block_len as u64)? + 1, None);
+    while most - least > 1 {
+        let middle = least + (most - least) / 2;
+        match (kind.choose)(middle, block_len, options).ok().filter(fits) {
+            Some(scheme) => (least, largest) = (middle, Some(scheme)),
+            None => most = middle,
+        }
+    }
+    largest
 }

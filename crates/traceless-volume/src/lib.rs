@@ -33,6 +33,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`device`] | the trait that the front ends serve |
+//! | [`observed_device`] | a device whose requests are recorded or shown |
 //! | [`mod@format`] | the image byte by byte: header, key slots, superblocks, anchor |
 //! | [`volume`] | creating, opening, reading, writing and closing a volume |
 //! | [`anchor_places`] | where an anchor lies: a file, a server, a TPM |
@@ -51,7 +52,7 @@
 //!   (growing, re-encrypting), `repair`, `status`
 //! * `anchor_places`: `address` and `server_url` (what users give), `file_place`, `shared_place`
 //!   (compare-and-swap) over `redis_value` and `http_value`, `server_link`, `tpm_place` and `tpm`
-//! * `device`: the trait that front ends serve
+//! * `device`: the trait that front ends serve; `observed_device`: its requests, observed
 //! * `nbd`: the server: `listen`, `server`, `session`, `handshake`, `transmission`, `request_group`
 //!   (requests that have arrived together), `protocol`, `wire`, `socket`, `tls`; `gate` and
 //!   `registry` fence dead connections; `memory`: for tests and fuzzing
@@ -69,6 +70,7 @@ pub mod format;
 pub mod fuse;
 mod guarded;
 pub mod nbd;
+pub mod observed_device;
 #[cfg(feature = "ublk")]
 pub mod ublk;
 pub mod volume;

@@ -2,10 +2,8 @@
 
 use super::outcome::{CLEAN, NOT_WHAT_IT_SHOULD_BE, Outcome, json};
 use crate::args::audit::DiffArgs;
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
 use std::path::Path;
-use traceless_audit::{SnapshotDiff, SnapshotError, SnapshotReport, diff, grouped};
+use traceless_audit::{SnapshotError, SnapshotReport, diff_images, grouped};
 
 /// The parts of a volume's image: name, first byte, and length in bytes.
 type Parts = Vec<(&'static str, u64, u64)>;
@@ -14,8 +12,8 @@ type Parts = Vec<(&'static str, u64, u64)>;
 const LISTED: usize = 20;
 
 pub fn run(args: &DiffArgs) -> Outcome {
-    match compare_images(&args.old, &args.new) {
-        Err(outcome) => outcome,
+    match diff_images(&args.old, &args.new) {
+        Err(error) => refusal(args, &error),
         Ok(diff) => {
             let parts = parts_of(&args.new);
             let area = |block: u64| {
@@ -43,30 +41,22 @@ fn parts_of(_: &Path) -> Parts {
     vec![]
 }
 
-fn compare_images(old: &Path, new: &Path) -> Result<SnapshotDiff, Outcome> {
-    let open = |path: &Path| -> Result<(File, u64), Outcome> {
-        let refuse = |error| Outcome::file_error(path, &error);
-        let mut file = File::open(path).map_err(refuse)?;
-        // Seeking also gives the length of a block device, which its metadata does not have.
-        let len = file.seek(SeekFrom::End(0)).map_err(refuse)?;
-        file.rewind().map_err(refuse)?;
-        Ok((file, len))
-    };
-    let ((old_file, old_len), (new_file, new_len)) = (open(old)?, open(new)?);
-    if old_len != new_len {
-        let message = format!(
-            "these are not snapshots of one image: {} has {} bytes, {} has {}",
-            old.display(),
-            grouped(old_len),
-            new.display(),
-            grouped(new_len)
-        );
-        return Err(Outcome::error(NOT_WHAT_IT_SHOULD_BE, &message));
+/// What to say, and the exit code, if two images cannot be compared.
+fn refusal(args: &DiffArgs, error: &SnapshotError) -> Outcome {
+    match error {
+        SnapshotError::Old(error) => Outcome::file_error(&args.old, error),
+        SnapshotError::New(error) => Outcome::file_error(&args.new, error),
+        SnapshotError::Lengths(old, new) => {
+            let message = format!(
+                "these are not snapshots of one image: {} has {} bytes, {} has {}",
+                args.old.display(),
+                grouped(*old),
+                args.new.display(),
+                grouped(*new)
+            );
+            Outcome::error(NOT_WHAT_IT_SHOULD_BE, &message)
+        }
     }
-    diff(old_file, new_file, old_len).map_err(|error| match error {
-        SnapshotError::Old(error) => Outcome::file_error(old, &error),
-        SnapshotError::New(error) => Outcome::file_error(new, &error),
-    })
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use traceless_block::registry;
 use traceless_core::rng::{Rng, System};
-use traceless_core::scheme::contract::{BlockScheme, MapPlace, SchemeKind, SchemeOptions};
+use traceless_core::scheme::contract::{BlockScheme, MapPlace, SchemeOptions};
 use traceless_core::store::Caching;
 use traceless_volume::format::{AREAS_AT, Kdf, UserKey};
 use traceless_volume::fuse::runtime::become_io_flusher;
@@ -87,10 +87,17 @@ fn random_key() -> Result<UserKey, Failure> {
 /// The scheme that the arguments describe, for a device of this length or for a file.
 fn scheme(args: &SwapArgs, device_len: Option<u64>) -> Result<Arc<dyn BlockScheme>, Failure> {
     let kind = registry::named(&args.scheme).expect("clap has checked");
+    // A fault must not wait for the map.
+    let options = SchemeOptions { map: Some(MapPlace::Memory), ..SchemeOptions::default() };
     match (args.size, device_len) {
         (Some(0), _) => Err(Failure::usage("--size 0: a swap must hold something")),
-        (Some(size), _) => choose(kind, size.div_ceil(BLOCK_LEN as u64)),
-        (None, Some(len)) => largest_within(kind, len),
+        (Some(size), _) => (kind.choose)(size.div_ceil(BLOCK_LEN as u64), BLOCK_LEN, &options)
+            .map_err(Failure::usage),
+        (None, Some(len)) => {
+            let room = len.saturating_sub(AREAS_AT);
+            registry::largest_within(kind, room, BLOCK_LEN, &options)
+                .ok_or_else(|| Failure::usage("the device is too small for a swap"))
+        }
         (None, None) => Err(Failure::usage("how large? give --size for a swap in a file")),
     }
 }
@@ -130,27 +137,6 @@ fn device_len(path: &Path) -> io::Result<Option<u64>> {
         }
         _ => Ok(None),
     }
-}
-
-/// The scheme with so many blocks, and its map in memory: a fault must not wait for it.
-fn choose(kind: &SchemeKind, blocks: u64) -> Result<Arc<dyn BlockScheme>, Failure> {
-    let options = SchemeOptions { map: Some(MapPlace::Memory), ..SchemeOptions::default() };
-    (kind.choose)(blocks, BLOCK_LEN, &options).map_err(Failure::usage)
-}
-
-/// The largest scheme in an image of `len` bytes.
-fn largest_within(kind: &SchemeKind, len: u64) -> Result<Arc<dyn BlockScheme>, Failure> {
-    let fits = |scheme: &Arc<dyn BlockScheme>| AREAS_AT + scheme.store_len() <= len;
-    let (mut most, mut largest) = (len / BLOCK_LEN as u64 + 1, None);
-    let mut least = 0;
-    while most - least > 1 {
-        let middle = least + (most - least) / 2;
-        match choose(kind, middle).ok().filter(fits) {
-            Some(scheme) => (least, largest) = (middle, Some(scheme)),
-            None => most = middle,
-        }
-    }
-    largest.ok_or_else(|| Failure::usage("the device is too small for a swap"))
 }
 
 /// Runs a command of the system, out of reach of the terminal's Ctrl-C.
