@@ -12,6 +12,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::command::{cargo, run};
+use crate::dist::PROFILE;
 use crate::rust_text::{mask, without_tests};
 
 /// The folder of the builds that are measured, below the root.
@@ -76,10 +77,10 @@ pub fn measure(root: &Path, quick: bool) -> Result<String, String> {
     Ok(serde_json::to_string(&report).expect("a report can be written"))
 }
 
-/// Builds the command as a release, with further arguments for cargo.
+/// Builds the command as packages hold it, with further arguments for cargo.
 fn build(root: &Path, target: &Path, arguments: &[&str]) -> Result<(), String> {
     let mut cargo = Command::new(cargo());
-    cargo.args(["build", "--release", "--locked", "-p", "traceless-cli"]).args(arguments);
+    cargo.args(["build", "--profile", PROFILE, "--locked", "-p", "traceless-cli"]).args(arguments);
     run(cargo.arg("--target-dir").arg(target).current_dir(root))
 }
 
@@ -147,7 +148,7 @@ fn packages(root: &Path, arguments: &[&str]) -> Result<f64, String> {
 
 /// The size of the command in a target folder, in units of 10⁶ bytes.
 fn megabytes(target: &Path) -> Result<f64, String> {
-    let path = target.join("release/traceless");
+    let path = target.join(PROFILE).join("traceless");
     let metadata = std::fs::metadata(&path);
     let metadata = metadata.map_err(|error| format!("no {}: {error}", path.display()))?;
     Ok(metadata.len() as f64 / 1e6)
@@ -157,7 +158,7 @@ fn megabytes(target: &Path) -> Result<f64, String> {
 fn installed_files(root: &Path, target: &Path) -> Result<BTreeSet<PathBuf>, String> {
     let mut files = BTreeSet::new();
     for name in ["traceless.d", "libtraceless_preload.d"] {
-        let path = target.join("release").join(name);
+        let path = target.join(PROFILE).join(name);
         let text = std::fs::read_to_string(&path)
             .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         files.extend(sources(&text).map(|path| root.join(path)));

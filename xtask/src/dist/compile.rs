@@ -31,17 +31,20 @@ impl Programs {
     }
 }
 
+/// The profile of `Cargo.toml` that programs in packages are compiled with.
+pub const PROFILE: &str = "installed";
+
 /// Compiles the programs for a processor.
 pub fn compile(release: &Release, platform: Platform) -> Result<Programs, String> {
     let (musl, gnu) = (platform.musl(), platform.gnu());
     zigbuild(release, "traceless-cli", &COMMAND_FEATURES, &musl)?;
     zigbuild(release, "traceless-attest", &[], &musl)?;
     zigbuild(release, "traceless-preload", &[], &format!("{gnu}.{GLIBC}"))?;
-    let programs = release.builds.join(musl).join("release");
+    let programs = release.builds.join(musl).join(PROFILE);
     Ok(Programs {
         command: programs.join("traceless"),
         verifier: programs.join("traceless-attest"),
-        library: release.builds.join(gnu).join("release/libtraceless_preload.so"),
+        library: release.builds.join(gnu).join(PROFILE).join("libtraceless_preload.so"),
     })
 }
 
@@ -52,7 +55,7 @@ fn zigbuild(
     target: &str,
 ) -> Result<(), String> {
     let mut command = Command::new(release.tools.programs.join("cargo-zigbuild"));
-    command.args(["zigbuild", "--release", "--locked", "--package", package]);
+    command.args(["zigbuild", "--profile", PROFILE, "--locked", "--package", package]);
     command.args(features);
     command.args(["--target", target, "--target-dir"]).arg(&release.builds);
     add_build_environment(release, &mut command)?;

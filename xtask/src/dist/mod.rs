@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Outcome;
 use crate::repository::update_copy;
+pub use compile::PROFILE;
 use contents::{Contents, PackageKind};
 use files::sha256;
 use platform::Platform;
