@@ -28,7 +28,7 @@ flags=(--profile bench --workspace --all-features --locked)
 for package in "$root"/crates/*; do
     package=$(basename "$package")
     level=0
-    [[ ! $package =~ -(sys|core|block)$ ]] || level=1
+    [[ ! $package =~ -(sys|core)$ ]] || level=1
     flags+=(--config "profile.bench.package.$package.opt-level=$level")
     flags+=(--config "profile.bench.package.$package.codegen-units=16")
 done
