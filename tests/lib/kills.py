@@ -41,6 +41,8 @@ NAMES = 400
 VALUE_LEN_MAX = 1500
 START_PATIENCE = 60
 END_PATIENCE = 10
+# The exit code of a gateway that another one has replaced.
+FENCED = 5
 SLOWEST_MAX = float(os.environ.get("SLOWEST_MAX", START_PATIENCE))
 # Seconds of the slowest operation, with its repetitions.
 SLOWEST = 0.0
@@ -193,8 +195,11 @@ def main():
     codes = {process.process.wait() for process in [*gateways, *hosts]}
     if time.monotonic() - began > END_PATIENCE:
         raise SystemExit("the gateway waited for a host that is gone")
-    if codes != {0}:
-        raise SystemExit(f"gateway and hosts ended with {codes}")
+    # On a busy machine a lease of a second may pass to the other gateway, and then the first ends.
+    log = (FOLDER / "gateway.err").read_text()
+    is_passed = "is lost to another gateway" in log or "another gateway has taken over" in log
+    if codes not in ({0}, {0, FENCED} if GATEWAYS > 1 and is_passed else {0}):
+        raise SystemExit(f"gateway and hosts ended with {codes}: {log[-2000:]}")
     if engine:
         engine.kill()
     moves = (FOLDER / "gateway.err").read_text().count("a tree has moved")
