@@ -33,7 +33,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`device`] | the trait that the front ends serve |
-//! | [`observed_device`] | a device whose requests are recorded or shown |
+//! | [`observed_device`] | a device with an observer of its requests |
 //! | [`mod@format`] | the image byte by byte: header, key slots, superblocks, anchor |
 //! | [`volume`] | creating, opening, reading, writing and closing a volume |
 //! | [`anchor_places`] | where an anchor lies: a file, a server, a TPM |

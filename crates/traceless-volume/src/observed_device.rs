@@ -1,4 +1,4 @@
-//! A device whose requests are observed, by a recorder or a live page.
+//! A device with an observer of its requests: a recorder, or a live page.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -137,7 +137,7 @@ const QUICK: Effort = Effort {
     images_max: u64::MAX,
 };
 
-/// Images without a violation, beyond those that the planted faults needed.
+/// Images without a violation, beyond the ones that the planted faults needed.
 const SOUND_FOR: u64 = 100;
 
 /// Flushes, syncs that writing itself makes, kills and closes, each with writes in flight.

@@ -137,10 +137,10 @@ impl Cipher {
             Self::Aegis256X2 => KNOWN_AEGIS_256X2,
             Self::Aegis256X4 => KNOWN_AEGIS_256X4,
         };
-        let (plain, sealed, sealed_tag) = self.seal_known();
-        sealed_tag == tag.to_be_bytes()
-            && sealed[..16] == begin.to_be_bytes()
-            && self.opens_known(&plain, &sealed, sealed_tag)
+        let (plain, ciphertext, made) = self.seal_known();
+        made == tag.to_be_bytes()
+            && ciphertext[..16] == begin.to_be_bytes()
+            && self.opens_known(&plain, &ciphertext, made)
     }
 
     /// Refuses a cipher that [is not sound](Self::is_sound) on this machine.
@@ -154,8 +154,8 @@ impl Cipher {
     fn seal_known(self) -> (Vec<u8>, Vec<u8>, [u8; TAG_LEN]) {
         let plain: Vec<u8> = (0..KNOWN_LEN).map(|at| at as u8).collect();
         let (mut sealed, mut tag) = (vec![0; KNOWN_LEN], [0; TAG_LEN]);
-        let sealer = self.sealer(&Secret::from_bytes([7; 32]));
-        sealer.seal(Nonce::of_fresh_key(3), b"place", &plain, &mut sealed, &mut tag);
+        let cipher = self.sealer(&Secret::from_bytes([7; 32]));
+        cipher.seal(Nonce::of_fresh_key(3), b"place", &plain, &mut sealed, &mut tag);
         (plain, sealed, tag)
     }
 
@@ -163,17 +163,17 @@ impl Cipher {
     /// does not open with another tag.
     #[cfg(feature = "std")]
     fn opens_known(self, plain: &[u8], sealed: &[u8], mut tag: [u8; TAG_LEN]) -> bool {
-        let (sealer, nonce) = (self.sealer(&Secret::from_bytes([7; 32])), Nonce::of_fresh_key(3));
+        let (cipher, nonce) = (self.sealer(&Secret::from_bytes([7; 32])), Nonce::of_fresh_key(3));
         let (mut in_place, mut tag_in_place) = (plain.to_vec(), [0; TAG_LEN]);
-        sealer.seal_in_place(nonce, b"place", &mut in_place, &mut tag_in_place);
+        cipher.seal_in_place(nonce, b"place", &mut in_place, &mut tag_in_place);
         let is_alike = in_place == sealed && tag_in_place == tag;
         let mut apart = vec![0; sealed.len()];
-        let opened = sealer.open(nonce, b"place", sealed, &tag, &mut apart).is_ok()
-            && sealer.open_in_place(nonce, b"place", &mut in_place, &tag).is_ok();
+        let opened = cipher.open(nonce, b"place", sealed, &tag, &mut apart).is_ok()
+            && cipher.open_in_place(nonce, b"place", &mut in_place, &tag).is_ok();
         let is_back = apart == plain && in_place == plain;
         tag[TAG_LEN - 1] ^= 1;
-        let is_refused = sealer.open(nonce, b"place", sealed, &tag, &mut apart).is_err()
-            && sealer.open_in_place(nonce, b"place", &mut sealed.to_vec(), &tag).is_err();
+        let is_refused = cipher.open(nonce, b"place", sealed, &tag, &mut apart).is_err()
+            && cipher.open_in_place(nonce, b"place", &mut sealed.to_vec(), &tag).is_err();
         is_alike && opened && is_back && is_refused
     }
 

@@ -247,8 +247,8 @@ impl DeniableVolume {
         Ok(HiddenDevice::new(hidden))
     }
 
-    /// The record of a hidden volume of `blocks` blocks whose key also opens those of the first
-    /// `count` hidden volumes that are there.
+    /// The record of a hidden volume of `blocks` blocks. Its key also opens, of the first `count`
+    /// hidden volumes, the ones that are there.
     fn record_above(&self, count: usize, blocks: u64) -> Result<HiddenRecord> {
         let public =
             self.public.duplicate().map_err(|e| failed("lock memory", "memory".as_ref(), e));
@@ -302,8 +302,8 @@ impl DeniableVolume {
         self.lane.has_waiting()
     }
 
-    /// A less secret volume that was removed, or overwritten as a whole, is not kept. One whose
-    /// record is damaged is.
+    /// A less secret volume that was removed, or overwritten as a whole, is not kept. One with a
+    /// damaged record is.
     fn forget_removed(&self) -> Result {
         for number in 0..self.hidden.len() {
             let is_there = match self.lane.record(number) {

@@ -19,8 +19,8 @@ pub struct DeniableRepairReport {
     pub public: Vec<u64>,
     /// The same of each open hidden volume, the least secret first, once they have their slots.
     pub hidden: Vec<Vec<u64>>,
-    /// Open hidden volumes, counted from 0 for the least secret, whose own key opened nothing, as
-    /// the block with its record was damaged; it opens them again, once the record has its slot.
+    /// Open hidden volumes, counted from 0 for the least secret, that their own keys did not open,
+    /// as their records were damaged. The keys open them again once the records have their slots.
     pub records: Vec<usize>,
 }
 

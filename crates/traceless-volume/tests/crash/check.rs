@@ -287,7 +287,7 @@ impl Checker {
     }
 }
 
-/// Whether the image of this number is one in `every`, whatever it holds: neighbours are alike.
+/// Whether the image of this number is one in `every`, drawn by a hash, as neighbours are alike.
 fn is_chosen(number: u64, every: u64) -> bool {
     mix(number).is_multiple_of(every)
 }
