@@ -93,6 +93,9 @@ pub(crate) fn test_parities(of: &Numbers<'_>, labels: &Labels, strongest: &mut S
     }
 }
 
+/// Labels of a byte.
+const HALF: usize = LANES / 2;
+
 /// Numbers that are counted before the narrow counters are emptied: none of them overflows.
 const COUNTED_MAX: usize = u16::MAX as usize;
 
@@ -102,20 +105,19 @@ fn table_of(numbers: &[u16], bits: u32, packed: &[u16]) -> Vec<[i32; LANES]> {
     let mut table = vec![[0i32; LANES]; 1 << bits];
     // The labels of a byte at a time.
     let of_byte = |byte: usize| core::array::from_fn(|lane| (byte >> lane & 1) as u16);
-    let spread: Vec<[u16; LANES / 2]> = (0..256).map(of_byte).collect();
+    let spread: Vec<[u16; HALF]> = (0..256).map(of_byte).collect();
     let mask = (1u16 << bits) - 1;
     // Counters of half the width: all of them fit into a processor's first cache.
-    let mut counters = vec![[0u16; LANES]; 1 << bits];
+    let mut counters = vec![[[0u16; HALF]; 2]; 1 << bits];
     for (numbers, packed) in numbers.chunks(COUNTED_MAX).zip(packed.chunks(COUNTED_MAX)) {
         for (number, labels) in numbers.iter().zip(packed) {
             let labels = usize::from(*labels);
-            let row = &mut counters[usize::from(number & mask)];
-            let (low, high) = row.split_at_mut(LANES / 2);
+            let [low, high] = &mut counters[usize::from(number & mask)];
             add(low, &spread[labels & 255]);
             add(high, &spread[labels >> 8]);
         }
         for (sums, counters) in table.iter_mut().zip(&mut counters) {
-            for (sum, counter) in sums.iter_mut().zip(counters) {
+            for (sum, counter) in sums.iter_mut().zip(counters.as_flattened_mut()) {
                 *sum = sum.wrapping_add(i32::from(core::mem::take(counter)));
             }
         }
@@ -124,8 +126,8 @@ fn table_of(numbers: &[u16], bits: u32, packed: &[u16]) -> Vec<[i32; LANES]> {
     table
 }
 
-/// Without checks for overflow, so that the compiler vectorises the loop.
-fn add(sums: &mut [u16], ones: &[u16]) {
+/// Without checks for overflow, and of a known length, so that it is one instruction on vectors.
+fn add(sums: &mut [u16; HALF], ones: &[u16; HALF]) {
     sums.iter_mut().zip(ones).for_each(|(sum, one)| *sum = sum.wrapping_add(*one));
 }
 
