@@ -60,6 +60,8 @@ class Engine:
         self.process = subprocess.Popen(
             self.command, stdin=null, stdout=null, stderr=null, user=self.user, group=self.user
         )
+        # Also where a check fails, no server stays.
+        atexit.register(self.process.kill)
 
     def listens(self):
         try:

@@ -14,6 +14,7 @@ what was answered last or, where no answer came, all that it may be. Whatever is
 that, and is all that it may be from then on. Ends with an error if it is not.
 """
 
+import atexit
 import os
 import pathlib
 import random
@@ -60,6 +61,8 @@ class Process:
         self.process = subprocess.Popen(
             self.command, stdout=subprocess.PIPE, stderr=self.errors
         )
+        # Also where a check fails, no program stays.
+        atexit.register(self.process.kill)
         line = self.process.stdout.readline().decode()
         if not any(word in line for word in self.words):
             why = pathlib.Path(self.errors.name).read_text()[-500:]
