@@ -242,36 +242,54 @@ impl DeniableVolume {
             return Err(Error::DeniableKeyTaken);
         }
         let blocks = size.div_ceil(DENIABLE_BLOCK_LEN as u64);
-        let record = self.record_above(self.hidden.len(), blocks)?;
+        let below = (0..).zip(&self.hidden);
+        let below = below.filter(|(number, _)| self.lane.volume(*number).is_some());
+        let record = self.new_record(blocks, below.map(|(_, hidden)| hidden.clone()).collect())?;
         let hidden = self.lane.add(&secret, blocks, &record.encode(DENIABLE_BLOCK_LEN))?;
         Ok(HiddenDevice::new(hidden))
     }
 
-    /// The record of a hidden volume of `blocks` blocks. Its key also opens, of the first `count`
-    /// hidden volumes, the ones that are there.
-    fn record_above(&self, count: usize, blocks: u64) -> Result<HiddenRecord> {
+    /// The record of a hidden volume of `blocks` blocks, with a key that also opens those of
+    /// `below`.
+    fn new_record(&self, blocks: u64, below: Vec<HiddenKey>) -> Result<HiddenRecord> {
         let public =
             self.public.duplicate().map_err(|e| failed("lock memory", "memory".as_ref(), e));
-        let below = (0..count).zip(&self.hidden);
-        let below = below.filter(|(number, _)| self.lane.volume(*number).is_some());
-        let below = below.map(|(_, hidden)| hidden.clone()).collect();
         Ok(HiddenRecord { removed: false, blocks, public: public?, below })
     }
 
     /// Writes the damaged records of open hidden volumes anew, `most` at most, and returns the
-    /// numbers of these volumes. Their keys opened nothing; from now on each also opens all the
-    /// less secret volumes that are open.
+    /// numbers of these volumes, which their own keys did not open.
     pub(super) fn restore_records(&self, most: usize) -> Result<Vec<usize>> {
         let is_damaged = |number: &usize| {
             self.lane.volume(*number).is_some()
                 && matches!(self.lane.record(*number), Err(OramError::Tampered { .. }))
         };
-        let damaged: Vec<usize> = (0..self.hidden.len()).filter(is_damaged).take(most).collect();
-        for &number in &damaged {
-            let record = self.record_above(number, self.hidden[number].blocks)?;
-            self.lane.write_record(number, &record.encode(DENIABLE_BLOCK_LEN))?;
+        let damaged: Vec<usize> = (0..self.hidden.len()).filter(is_damaged).collect();
+        let mut restored = vec![];
+        for number in damaged {
+            if restored.len() < most
+                && let Some(below) = self.known_below(number)
+            {
+                let record = self.new_record(self.hidden[number].blocks, below)?;
+                self.lane.write_record(number, &record.encode(DENIABLE_BLOCK_LEN))?;
+                restored.push(number);
+            }
         }
-        Ok(damaged)
+        Ok(restored)
+    }
+
+    /// The hidden volumes that a more secret one names before the one of this number: it was made
+    /// beside no other. Volumes that a further key has opened are none of its business.
+    fn known_below(&self, number: usize) -> Option<Vec<HiddenKey>> {
+        let secret = self.hidden[number].secret.bytes();
+        let records = (0..self.hidden.len()).filter_map(|other| self.lane.record(other).ok());
+        let mut lists =
+            records.filter_map(|record| Some(HiddenRecord::decode(&record).ok()?.below));
+        lists.find_map(|mut below| {
+            let place = below.iter().position(|known| known.secret.bytes() == secret)?;
+            below.truncate(place);
+            Some(below)
+        })
     }
 
     /// Removes the most secret of the open hidden volumes: its key opens nothing any more once

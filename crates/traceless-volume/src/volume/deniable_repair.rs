@@ -78,19 +78,29 @@ mod tests {
     }
 
     fn open(path: &Path, byte: u8, witness: Option<Arc<Recorder>>) -> DeniableVolume {
+        open_with(path, &[byte], witness)
+    }
+
+    fn open_with(path: &Path, keys: &[u8], witness: Option<Arc<Recorder>>) -> DeniableVolume {
         let witness = witness.map(|witness| witness as _);
         let open = OpenOptions { witness, event_times: false, ..OpenOptions::default() };
         let options =
             DeniableOptions { open, overwrite_hidden: true, ..DeniableOptions::default() };
-        DeniableVolume::open(path, &[key(byte)], &options, &mut |_, _| {}).unwrap()
+        let keys: Vec<UserKey> = keys.iter().map(|byte| key(*byte)).collect();
+        DeniableVolume::open(path, &keys, &options, &mut |_, _| {}).unwrap()
+    }
+
+    /// A new image with the public volume alone.
+    fn make_public(path: &Path) {
+        let (size, cipher) = (Some(8 << 20), Cipher::AesGcm);
+        let options = DeniableCreateOptions { size, cipher, force: false, anchor: None };
+        create_deniable(path, &key(0), &options, &mut |_, _| true).unwrap();
     }
 
     /// An image with contents in each block of its volumes, hidden ones with the keys 1 to `hidden`
     /// among them. Of two images that differ in that, the public requests are the same.
     fn make(path: &Path, hidden: u8) {
-        let (size, cipher) = (Some(8 << 20), Cipher::AesGcm);
-        let options = DeniableCreateOptions { size, cipher, force: false, anchor: None };
-        create_deniable(path, &key(0), &options, &mut |_, _| true).unwrap();
+        make_public(path);
         for byte in 1..=2 {
             let opened = open(path, (byte - 1).min(hidden), None);
             if byte <= hidden {
@@ -198,28 +208,55 @@ mod tests {
         assert_eq!(damaged(&opened), 0);
     }
 
+    /// Spoils the record of the hidden volume of a key, so that the key opens nothing.
+    fn damage_record(path: &Path, byte: u8) {
+        let is_lost = || {
+            let options = DeniableOptions::default();
+            let opened = DeniableVolume::open(path, &[key(byte)], &options, &mut |_, _| {});
+            matches!(opened, Err(Error::WrongKey))
+        };
+        let mut suspects = bodies(path);
+        while suspects.len() > 1 {
+            let rest = suspects.split_off(suspects.len() / 2);
+            flip(path, &suspects);
+            let found = is_lost();
+            flip(path, &suspects);
+            suspects = if found { suspects } else { rest };
+        }
+        flip(path, &suspects);
+        assert!(is_lost());
+    }
+
+    /// A passphrase that is given up must not open what its volume was not made beside.
+    #[test]
+    fn a_restored_record_names_no_volume_of_a_further_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image");
+        make_public(&path);
+        for (byte, beside) in [(1, 0), (2, 0), (3, 2)] {
+            let opened = open(&path, beside, None);
+            opened.add_hidden(&key(byte), 1 << 16).unwrap();
+            opened.cover(10).unwrap();
+            assert!(!opened.has_waiting());
+            opened.volume().close().unwrap();
+        }
+        damage_record(&path, 2);
+        let opened = open_with(&path, &[1, 3], None);
+        assert_eq!(opened.hidden().len(), 3);
+        assert_eq!(opened.repair(64, &mut |_, _| {}).unwrap().records, [1]);
+        opened.cover(10).unwrap();
+        opened.volume().close().unwrap();
+        drop(opened);
+        assert_eq!(open(&path, 2, None).hidden().len(), 1, "not the one of key 1");
+        assert_eq!(open(&path, 3, None).hidden().len(), 2);
+    }
+
     #[test]
     fn a_damaged_record_closes_no_other_volume_and_is_written_anew() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("image");
         make(&path, 2);
-        let is_lost = || {
-            let options = DeniableOptions::default();
-            let opened = DeniableVolume::open(&path, &[key(1)], &options, &mut |_, _| {});
-            matches!(opened, Err(Error::WrongKey))
-        };
-        // The record of the first hidden volume, without which its key opens nothing.
-        let mut suspects = bodies(&path);
-        while suspects.len() > 1 {
-            let rest = suspects.split_off(suspects.len() / 2);
-            flip(&path, &suspects);
-            let found = is_lost();
-            flip(&path, &suspects);
-            suspects = if found { suspects } else { rest };
-        }
-        flip(&path, &suspects);
-        assert!(is_lost());
-
+        damage_record(&path, 1);
         let opened = open(&path, 2, None);
         assert_eq!((damaged(&opened), opened.hidden().len()), (1, 2));
         let repaired = opened.repair(64, &mut |_, _| {}).unwrap();
