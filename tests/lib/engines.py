@@ -61,7 +61,7 @@ class Engine:
             self.command, stdin=null, stdout=null, stderr=null, user=self.user, group=self.user
         )
         # Also where a check fails, no server stays.
-        atexit.register(self.process.kill)
+        atexit.register(self.kill)
 
     def listens(self):
         try:
@@ -93,7 +93,6 @@ class Watched:
         self.place = f"redis+sentinel://{places}/group?replicas=1"
         self.url, self.failovers = self.place, []
         self.wait(lambda: self.primary() and all(self.knows_all(each) for each in self.sentinels))
-        atexit.register(self.end)
 
     @staticmethod
     def server(folder, port, primary):
@@ -169,15 +168,13 @@ class Watched:
         self.victim.start()
         self.wait(self.primary)
 
-    def end(self):
-        for each in self.servers + self.sentinels:
-            each.kill()
-
 
 def postgres(folder):
     port, user = free_port(), ORDINARY_USER if os.getuid() == 0 else None
     # A folder that the server's user can reach, which `folder` need not be.
     place = pathlib.Path(tempfile.mkdtemp(prefix="postgres.", dir="/var/tmp"))
+    # At the end this comes after the server's own, which is registered later.
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
     if user:
         os.chown(place, user, user)
     data = place / "data"
@@ -188,10 +185,7 @@ def postgres(folder):
     subprocess.run(made, check=True, stdout=subprocess.DEVNULL, user=user, group=user, cwd="/")
     where = ["-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", place]
     url = f"postgres://postgres@127.0.0.1:{port}/postgres"
-    engine = Engine(url, port, [programs / "postgres", *where], user)
-    atexit.register(shutil.rmtree, place, ignore_errors=True)
-    atexit.register(engine.kill)
-    return engine
+    return Engine(url, port, [programs / "postgres", *where], user)
 
 
 def s3(folder, traceless):
