@@ -126,7 +126,7 @@ fn table_of(numbers: &[u16], bits: u32, packed: &[u16]) -> Vec<[i32; LANES]> {
     table
 }
 
-/// Without checks for overflow, and of a known length, so that it is one instruction on vectors.
+/// Without checks for overflow, so that the compiler vectorises the loop.
 fn add(sums: &mut [u16; HALF], ones: &[u16; HALF]) {
     sums.iter_mut().zip(ones).for_each(|(sum, one)| *sum = sum.wrapping_add(*one));
 }

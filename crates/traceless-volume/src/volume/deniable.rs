@@ -249,8 +249,8 @@ impl DeniableVolume {
         Ok(HiddenDevice::new(hidden))
     }
 
-    /// The record of a hidden volume of `blocks` blocks, with a key that also opens those of
-    /// `below`.
+    /// The record of a hidden volume of `blocks` blocks, with a key that also opens the ones
+    /// of `below`.
     fn new_record(&self, blocks: u64, below: Vec<HiddenKey>) -> Result<HiddenRecord> {
         let public =
             self.public.duplicate().map_err(|e| failed("lock memory", "memory".as_ref(), e));
@@ -278,8 +278,8 @@ impl DeniableVolume {
         Ok(restored)
     }
 
-    /// The hidden volumes that a more secret one names before the one of this number: it was made
-    /// beside no other. Volumes that a further key has opened are none of its business.
+    /// The hidden volumes that the record of a more secret one names before the one of this number.
+    /// Other open volumes may belong to a further key, and the record must not name them.
     fn known_below(&self, number: usize) -> Option<Vec<HiddenKey>> {
         let secret = self.hidden[number].secret.bytes();
         let records = (0..self.hidden.len()).filter_map(|other| self.lane.record(other).ok());
