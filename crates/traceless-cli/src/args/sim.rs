@@ -92,15 +92,8 @@ pub struct SimRunArgs {
     /// What to simulate: a file as in experiments/
     #[arg(value_name = "FILE")]
     pub experiment: PathBuf,
-    /// How much of it to simulate
-    #[arg(long, value_enum, default_value = "quick")]
-    pub level: Level,
-    /// Time N records of each workload, instead of the level's number
-    #[arg(long, value_name = "N", value_parser = some)]
-    pub records: Option<u64>,
-    /// Folder for results and report. Runs with a result there are not made again
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
+    #[command(flatten)]
+    pub extent: ExtentArgs,
     /// Make one run only, counted from 0, and no report
     #[arg(long, value_name = "N")]
     pub only: Option<usize>,
@@ -120,15 +113,8 @@ pub struct SimSweepArgs {
     /// What to simulate: files as in experiments/
     #[arg(value_name = "FILE", required = true)]
     pub experiments: Vec<PathBuf>,
-    /// How much of each to simulate
-    #[arg(long, value_enum, default_value = "quick")]
-    pub level: Level,
-    /// Time N records of each workload, instead of the level's number
-    #[arg(long, value_name = "N", value_parser = some)]
-    pub records: Option<u64>,
-    /// Folder for results and reports. Runs with a result there are not made again
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
+    #[command(flatten)]
+    pub extent: ExtentArgs,
     /// Runs at a time. At full size each takes up to 3 GB of memory
     #[arg(long, value_name = "N", default_value = "1", value_parser = some_jobs)]
     pub jobs: usize,
@@ -154,6 +140,20 @@ pub struct SimSweepArgs {
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// How much of each experiment is simulated, and where its results lie.
+#[derive(Args, Debug)]
+pub struct ExtentArgs {
+    /// How much of each experiment to simulate
+    #[arg(long, value_enum, default_value = "quick")]
+    pub level: Level,
+    /// Time N records of each workload, instead of the level's number
+    #[arg(long, value_name = "N", value_parser = some)]
+    pub records: Option<u64>,
+    /// Folder for results and reports. Runs with a result there are not made again
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
 }
 
 /// How much of an experiment is simulated.

@@ -81,6 +81,25 @@ pub struct KeyArgs {
     pub passphrase_file: Option<PathBuf>,
 }
 
+/// Where a new key comes from.
+#[derive(Args, Clone, Debug)]
+pub struct NewKeySource {
+    /// Key file of the new key; without it the program prompts for a new passphrase
+    #[arg(long, value_name = "KEY")]
+    pub new_key_file: Option<PathBuf>,
+    /// File with the new passphrase as its first line
+    #[arg(long, value_name = "FILE", conflicts_with = "new_key_file")]
+    pub new_passphrase_file: Option<PathBuf>,
+}
+
+impl NewKeySource {
+    /// The same as arguments of a key.
+    pub fn key_args(&self) -> KeyArgs {
+        let Self { new_key_file, new_passphrase_file } = self.clone();
+        KeyArgs { key_file: new_key_file, passphrase_file: new_passphrase_file }
+    }
+}
+
 #[derive(Args, Debug)]
 #[expect(clippy::doc_markdown, reason = "a help text is shown as it is")]
 pub struct AnchorArgs {
@@ -371,27 +390,13 @@ pub struct AddHiddenArgs {
     /// Bytes that it can hold, with suffix K, M, G or T (binary)
     #[arg(long, value_parser = parse_size)]
     pub size: u64,
-    /// Key file of the new volume; without it the program prompts for a new passphrase
-    #[arg(long, value_name = "KEY")]
-    pub new_key_file: Option<PathBuf>,
-    /// File with the new passphrase as its first line
-    #[arg(long, value_name = "FILE", conflicts_with = "new_key_file")]
-    pub new_passphrase_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub new_key: NewKeySource,
     /// Allow it although no hidden volume is open: if there are any, they are OVERWRITTEN
     #[arg(long)]
     pub overwrite_hidden: bool,
     #[command(flatten)]
     pub session: SessionArgs,
-}
-
-impl AddHiddenArgs {
-    /// Where the new key comes from.
-    pub fn new_key(&self) -> KeyArgs {
-        KeyArgs {
-            key_file: self.new_key_file.clone(),
-            passphrase_file: self.new_passphrase_file.clone(),
-        }
-    }
 }
 
 #[derive(Args, Debug)]
@@ -621,24 +626,10 @@ pub struct NewKeyArgs {
     /// key
     #[arg(long, conflicts_with_all = ["kdf_memory", "kdf_time"])]
     pub deniable: bool,
-    /// Key file of the new key; without it the program prompts for a new passphrase
-    #[arg(long, value_name = "KEY")]
-    pub new_key_file: Option<PathBuf>,
-    /// File with the new passphrase as its first line
-    #[arg(long, value_name = "FILE", conflicts_with = "new_key_file")]
-    pub new_passphrase_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub new_key: NewKeySource,
     #[command(flatten)]
     pub kdf: KdfArgs,
-}
-
-impl NewKeyArgs {
-    /// Where the new key comes from.
-    pub fn new_key(&self) -> KeyArgs {
-        KeyArgs {
-            key_file: self.new_key_file.clone(),
-            passphrase_file: self.new_passphrase_file.clone(),
-        }
-    }
 }
 
 #[derive(Args, Debug)]

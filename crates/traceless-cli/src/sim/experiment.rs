@@ -16,11 +16,11 @@ use traceless_sim::experiment::simulation::{Shard, Sweep, open_results};
 /// Makes one experiment; with `only`, one run of it.
 pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
     let paths = slice::from_ref(&args.experiment);
-    let mut sweep = Sweep::read(paths, args.level.into(), args.records)?;
+    let mut sweep = Sweep::read(paths, args.extent.level.into(), args.extent.records)?;
     if let Some(nth) = args.only {
         sweep.select(nth)?;
     }
-    let results = open_results(&args.out)?;
+    let results = open_results(&args.extent.out)?;
     let dashboard = show(&mut sweep, &args.dashboard, "sim run")?;
     if args.trace.trace.is_some() {
         if sweep.run_count() != 1 {
@@ -35,7 +35,7 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
     if args.only.is_some() {
         return Ok(());
     }
-    for report in sweep.conclude(&results, &args.out)?.experiments {
+    for report in sweep.conclude(&results, &args.extent.out)?.experiments {
         if args.json {
             print_json(&report)?;
         } else {
@@ -48,7 +48,7 @@ pub fn run(args: &SimRunArgs) -> Result<(), Failure> {
 /// Makes several experiments, several runs at a time, or a share of the runs; or joins the shares;
 /// or prints the commands that make the runs.
 pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
-    let mut sweep = Sweep::read(&args.experiments, args.level.into(), args.records)?;
+    let mut sweep = Sweep::read(&args.experiments, args.extent.level.into(), args.extent.records)?;
     if args.print_commands || args.slurm.is_some() {
         return print_commands(args, &sweep);
     }
@@ -58,13 +58,13 @@ pub fn sweep(args: &SimSweepArgs) -> Result<(), Failure> {
         return make_shard(args, &sweep, shard);
     }
     let results = if args.merge.is_empty() {
-        let results = open_results(&args.out)?;
+        let results = open_results(&args.extent.out)?;
         complete(&sweep, &results, args.jobs, args.progress.progress)?;
         results
     } else {
-        sweep.merge(&args.merge, &args.out)?
+        sweep.merge(&args.merge, &args.extent.out)?
     };
-    let report = sweep.conclude(&results, &args.out)?;
+    let report = sweep.conclude(&results, &args.extent.out)?;
     if args.json {
         return print_json(&report);
     }
@@ -81,7 +81,7 @@ fn show(sweep: &mut Sweep, args: &DashboardArgs, title: &str) -> Result<Dashboar
 
 fn print_commands(args: &SimSweepArgs, sweep: &Sweep) -> Result<(), Failure> {
     let program = std::env::current_exe().map_err(Failure::usage)?;
-    let commands = sweep.commands(&program, &args.out).map_err(Failure::usage)?;
+    let commands = sweep.commands(&program, &args.extent.out).map_err(Failure::usage)?;
     if let Some(path) = &args.slurm {
         write_atomically(path, sweep.slurm_script(&commands).as_bytes())?;
     }
@@ -95,7 +95,7 @@ fn print_commands(args: &SimSweepArgs, sweep: &Sweep) -> Result<(), Failure> {
 
 fn make_shard(args: &SimSweepArgs, sweep: &Sweep, shard: Shard) -> Result<(), Failure> {
     let record = with_control(args.progress.progress, |control| {
-        sweep.complete_shard(shard, &args.out, args.jobs, control)
+        sweep.complete_shard(shard, &args.extent.out, args.jobs, control)
     })?;
     if args.json {
         return print_json(&record);
@@ -153,7 +153,7 @@ impl From<experiment::Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{ProgressArgs, TraceArgs};
+    use crate::args::{ExtentArgs, ProgressArgs, TraceArgs};
     use std::fs::{self, File};
     use std::path::{Path, PathBuf};
     use traceless_core::trace::{SecretReader, TraceReader};
@@ -162,9 +162,7 @@ mod tests {
         let file = "../../experiments/ir-oram/fig12.toml";
         SimRunArgs {
             experiment: Path::new(env!("CARGO_MANIFEST_DIR")).join(file),
-            level: Level::Quick,
-            records: Some(300),
-            out: out.to_owned(),
+            extent: ExtentArgs { level: Level::Quick, records: Some(300), out: out.to_owned() },
             only,
             trace: TraceArgs::default(),
             dashboard: DashboardArgs::default(),

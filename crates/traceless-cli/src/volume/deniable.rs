@@ -160,7 +160,7 @@ fn change_durably(
 
 fn add(args: &AddHiddenArgs) -> Result<(), Failure> {
     let old = key::existing(&args.image.key)?;
-    let new = key::new(&args.new_key())?;
+    let new = key::new(&args.new_key.key_args())?;
     let overwrite_hidden = args.overwrite_hidden;
     let options = DeniableOptions { overwrite_hidden, ..DeniableOptions::default() };
     change_durably(&args.image.image, &old, (&options, &args.session), |opened| {

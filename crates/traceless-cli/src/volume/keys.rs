@@ -15,7 +15,7 @@ pub fn run(command: &KeysCommand) -> Result<(), Failure> {
     match command {
         KeysCommand::Add(args) => {
             let old = key::existing(&args.image.key)?;
-            let new = key::new(&args.new_key())?;
+            let new = key::new(&args.new_key.key_args())?;
             let image = &args.image.image;
             let slot = if args.deniable {
                 add_deniable_key(image, &old, &new)?
@@ -26,7 +26,7 @@ pub fn run(command: &KeysCommand) -> Result<(), Failure> {
         }
         KeysCommand::Change(args) => {
             let old = key::existing(&args.image.key)?;
-            let new = key::new(&args.new_key())?;
+            let new = key::new(&args.new_key.key_args())?;
             let image = &args.image.image;
             let slot = if args.deniable {
                 change_deniable_key(image, &old, &new)?

@@ -59,11 +59,12 @@
 //! that measure this computer; `metrics`: numbers made of counts; `verdict`: whether a claim holds;
 //! `report`, `text_table`, `plot`, `table`: the outcome as JSON, text, SVG, CSV and Parquet;
 //! `simulation`: experiments that the simulator runs; `machine_run`: one machine without an
-//! experiment.
+//! experiment, and `machine_text`: its report as text.
 
 mod error;
 pub mod interleave;
 pub mod machine_run;
+mod machine_text;
 pub mod metrics;
 mod plot;
 mod report;
