@@ -22,12 +22,11 @@ done
 
 swap=
 core_pattern=
-end_secrets() {
+# What the machine is changed by goes back however this ends.
+put_back() {
     [ -z "$swap" ] || swapoff "$swap" || true
     [ -z "$core_pattern" ] || echo "$core_pattern" >/proc/sys/kernel/core_pattern || true
 }
-# What the machine is changed by goes back however this ends, before anything else goes.
-trap 'end_secrets; clean' EXIT
 
 gcc -O1 -Wall -Wextra -Werror "$lib/secrets.c" -o secrets
 secrets() {

@@ -35,9 +35,15 @@ server=
 checks=0
 not_tested=0
 
+# Puts back what a script changed on this machine. Scripts that change something have their own.
+put_back() {
+    :
+}
+
 clean() {
     local status=$? pid place device
     trap '' INT TERM HUP PIPE
+    put_back
     # What uses a mount goes first, then the mounts, and what serves them last.
     for pid in $(jobs -p); do
         [ "$pid" = "$server" ] || end "$pid"
