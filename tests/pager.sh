@@ -62,9 +62,6 @@ most=16 same --resident 16 --memory 8M --way protect -- ./mappings
 expect 0 run --resident 16 --memory 8M -- ./mappings more
 check "what cannot be is refused" lacks ": 0" out
 check "and it is said why" grep -q "mmap is refused" err
-expect 0 run --resident 64 -- "$python" "$lib/mappings.py" --fork
-check "a copy is refused" grep -q refused out
-check "and it is said why" grep -q "fork is refused" err
 head --bytes 8M /dev/urandom >random
 evictions=0 same --resident 16 -- dd if=random iflag=direct bs=1M status=none
 # Where pages cannot be moved it is not direct: what arrives in a page that has left would be lost.

@@ -98,8 +98,11 @@ fn advise_elsewhere(address: *mut c_void, len: size_t, number: c_int) -> c_int {
             drop(elsewhere);
             return all();
         }
-        if effect.is_none() {
-            return refuse(libc::EINVAL);
+        match effect {
+            Some(Advice::WipedInCopies) => paged.wipe_range_in_copies(range.clone(), true),
+            Some(Advice::KeptInCopies) => paged.wipe_range_in_copies(range.clone(), false),
+            Some(Advice::Zeros | Advice::NoEffect) => {}
+            None => return refuse(libc::EINVAL),
         }
         let advise =
             |gap: core::ops::Range<usize>| call(libc::SYS_madvise, gap.start, gap.len(), number);

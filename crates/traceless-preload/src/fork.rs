@@ -1,21 +1,26 @@
-//! Copies of the process. If a thread of this process is the pager, forks are refused: a copy would
-//! have no pager for pages that are away. A pager in another process pages copies, too; this module
-//! notifies it of them.
+//! Copies of the process. If a thread of this process is the pager, a copy starts a pager of its
+//! own, on a copy of all pages that is made before. A pager in another process pages copies, too;
+//! this module notifies it of them.
 //!
 //! The fork handlers of a program use its memory. So this library registers its handlers before all
 //! of them: they then run as the last ones before the copy is made and as the first ones after.
 
 use crate::libc_functions::libc_function;
 use crate::malloc::set_errno;
-use crate::own_threads::current_pthread;
-use crate::paged_memory::paged;
+use crate::own_pager::{start_copy, start_thread_of_copy};
+use crate::own_threads::{PagerStart, current_pthread};
+use crate::paged_memory::{PagedMemory, paged, replace_pager};
 use crate::report::{fail, print};
-use crate::trusted_heap::{Lists, lists};
+use crate::trusted_heap::{Lists, all_lists};
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
-use traceless_pager::paging::{Client, Error, Forking, Heap};
+use traceless_pager::paging::{
+    Error, Forking, Heap, PagesCopy, Ranges, Settings, SignalsBlocked, without_signals,
+};
+
+const NOT_PAGED: Error = Error::Configuration("the program is not paged");
 
 /// The thread that may fork now, by its `pthread_self`; 0 is none.
 static OWNER: AtomicUsize = AtomicUsize::new(0);
@@ -30,10 +35,27 @@ unsafe impl Sync for CurrentFork {}
 
 /// The announcement and locks, held until the copy is made, in the order of their release.
 struct Fork {
-    lists: Option<MutexGuard<'static, Lists>>,
-    forking: Forking<'static>,
+    lists: Option<[MutexGuard<'static, Lists>; 2]>,
+    pages: ForkedPages,
     heap: Option<MutexGuard<'static, Heap>>,
-    _turn: MutexGuard<'static, ()>,
+    ranges: Option<[MutexGuard<'static, Ranges>; 2]>,
+    turn: MutexGuard<'static, ()>,
+    /// From when the pages are copied. A handler would need the locks above.
+    signals: Option<(SegvAction, SignalsBlocked)>,
+}
+
+/// The pages of the copy.
+enum ForkedPages {
+    /// The pager is another process, which has them.
+    OtherProcess(Forking<'static>),
+    /// A thread of this process is the pager, and one of the copy will be.
+    Own(Box<OwnCopy>),
+}
+
+/// What the copy starts its own pager with.
+struct OwnCopy {
+    pages: PagesCopy,
+    settings: &'static Settings,
 }
 
 type Handler = Option<unsafe extern "C" fn()>;
@@ -75,11 +97,20 @@ unsafe fn register(
 }
 
 /// Announces to the pager that this thread is about to fork.
-fn announce(client: &'static Client) -> Result<(), Error> {
+fn announce(paged: &'static PagedMemory) -> Result<(), Error> {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let forking = client.fork()?;
+    let copied = if let Some(client) = paged.client() {
+        ForkedPages::OtherProcess(client.fork()?)
+    } else {
+        let settings = &paged.own().ok_or(NOT_PAGED)?.settings;
+        let nth = COUNT.fetch_add(1, Relaxed) + 1;
+        let name = format!("{}-{nth}", std::process::id());
+        let copy = without_signals(|| PagesCopy::prepare(settings, &name))?;
+        ForkedPages::Own(Box::new(OwnCopy { pages: copy, settings }))
+    };
     OWNER.store(current_pthread(), Relaxed);
-    let fork = Fork { lists: None, forking, heap: None, _turn: turn };
+    let fork = Fork { lists: None, pages: copied, heap: None, ranges: None, turn, signals: None };
     // SAFETY: it is this thread's turn.
     unsafe { *CURRENT_FORK.0.get() = Some(fork) };
     Ok(())
@@ -104,48 +135,166 @@ fn take_fork() -> Option<Fork> {
 
 unsafe extern "C" fn before() {
     let Some(paged) = paged() else { return };
-    let Some(client) = paged.client() else { return };
     if !is_announced()
-        && let Err(e) = announce(client)
+        && let Err(e) = announce(paged)
     {
         // The C library itself forks, and this handler cannot refuse it.
         fail(&e);
     }
     // SAFETY: it is this thread's turn.
     let Some(fork) = (unsafe { &mut *CURRENT_FORK.0.get() }) else { return };
+    let signals = SignalsBlocked::all_but(libc::SIGSEGV);
     fork.heap = Some(paged.heap());
-    if let Err(e) = fork.forking.freeze() {
+    let frozen = match &mut fork.pages {
+        ForkedPages::OtherProcess(forking) => forking.freeze(),
+        ForkedPages::Own(own) => {
+            let [elsewhere, wiped] = [paged.elsewhere(), paged.wiped()];
+            let copied = paged.own_pager().ok_or(NOT_PAGED);
+            let copied = copied.and_then(|pager| own.pages.fill(pager, &elsewhere, &wiped));
+            fork.ranges = Some([elsewhere, wiped]);
+            copied
+        }
+    };
+    if let Err(e) = frozen {
         fail(&e);
     }
-    fork.lists = Some(lists());
+    fork.signals = Some((SegvAction::set(), signals));
+    fork.lists = Some(all_lists());
 }
 
 unsafe extern "C" fn in_parent() {
-    finish(Forking::in_parent);
+    let Some(Fork { pages, heap, ranges, turn, signals, .. }) = take_fork() else { return };
+    if let ForkedPages::OtherProcess(forking) = pages
+        && let Err(e) = forking.in_parent()
+    {
+        fail(&e);
+    }
+    drop((heap, ranges, turn, signals));
 }
 
 unsafe extern "C" fn in_child() {
-    finish(Forking::in_child);
-}
-
-fn finish(resume: fn(Forking<'static>) -> Result<(), Error>) {
-    let Some(Fork { forking, heap, _turn, .. }) = take_fork() else { return };
-    if let Err(e) = resume(forking) {
+    if !is_announced() {
+        return;
+    }
+    let start = reserve_in_child().map(|settings| (PagerStart::begin(), settings));
+    if start.is_some() {
+        bring_locale();
+    }
+    let thread = start.as_ref().map(|(_, settings)| start_thread_of_copy(settings));
+    let Some(Fork { pages, heap, ranges, turn, signals, .. }) = take_fork() else { return };
+    let started = match (pages, thread) {
+        (ForkedPages::OtherProcess(forking), _) => forking.in_child(),
+        (ForkedPages::Own(own), Some(thread)) => {
+            let OwnCopy { pages, settings } = *own;
+            thread.and_then(|thread| start_copy(pages, thread, settings)).map(replace_pager)
+        }
+        (ForkedPages::Own(_), None) => Err(NOT_PAGED),
+    };
+    if let Err(e) = started {
         fail(&e);
     }
-    drop(heap);
+    drop((start, heap, ranges, turn, signals));
+}
+
+/// Has the C library touch what it touches as a thread begins, which is tables of the global
+/// locale: there it blocks SIGSEGV, too.
+fn bring_locale() {
+    const GLOBAL: libc::locale_t = core::ptr::without_provenance_mut(usize::MAX);
+    /// Classes of characters, to upper case, a gap, and to lower case (`langinfo.h`).
+    const TABLES: core::ops::Range<libc::nl_item> = 0..4;
+    // SAFETY: the thread's own locale is in force again afterwards.
+    unsafe {
+        let own = libc::uselocale(GLOBAL);
+        for table in TABLES {
+            libc::nl_langinfo(table);
+        }
+        libc::uselocale(own);
+    }
+}
+
+/// In the copy: keeps the place of its pages free, before anything is allocated. Returns the
+/// settings for its own pager, if it is to have one.
+fn reserve_in_child() -> Option<&'static Settings> {
+    // SAFETY: this is the only thread, or the only one that does not wait.
+    match unsafe { &mut *CURRENT_FORK.0.get() } {
+        Some(Fork { lists, pages: ForkedPages::Own(own), .. }) => {
+            own.pages.reserve();
+            *lists = None;
+            Some(own.settings)
+        }
+        _ => None,
+    }
+}
+
+/// The program's action for SIGSEGV, while this library's is in its place: in the copy, paged
+/// memory is missing until its pager runs, and the C library may touch it before.
+struct SegvAction;
+
+/// The program's action.
+static SAVED_ACTION: SavedAction = SavedAction(UnsafeCell::new(None));
+/// The process that is about to fork.
+static FORKING_PROCESS: AtomicU32 = AtomicU32::new(0);
+
+struct SavedAction(UnsafeCell<Option<libc::sigaction>>);
+
+// SAFETY: written by the thread that holds the turn, before the action that reads it is set.
+unsafe impl Sync for SavedAction {}
+
+impl SegvAction {
+    fn set() -> Self {
+        FORKING_PROCESS.store(std::process::id(), Relaxed);
+        // SAFETY: records of our own, and a function for a signal with information.
+        unsafe {
+            let [mut action, mut before]: [libc::sigaction; 2] = core::mem::zeroed();
+            action.sa_sigaction = bring_in_child as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
+            libc::sigaction(libc::SIGSEGV, core::ptr::null(), &raw mut before);
+            *SAVED_ACTION.0.get() = Some(before);
+            libc::sigaction(libc::SIGSEGV, &raw const action, core::ptr::null_mut());
+        }
+        Self
+    }
+
+    /// Puts the program's action back.
+    fn restore() {
+        // SAFETY: written before, and by no other thread meanwhile.
+        if let Some(before) = unsafe { &*SAVED_ACTION.0.get() } {
+            // SAFETY: the action that was there.
+            unsafe { libc::sigaction(libc::SIGSEGV, before, core::ptr::null_mut()) };
+        }
+    }
+}
+
+impl Drop for SegvAction {
+    fn drop(&mut self) {
+        Self::restore();
+    }
+}
+
+/// The action for SIGSEGV while a copy is made. In the copy: brings the page, if one is missing.
+/// Else the access is tried again with the program's action.
+unsafe extern "C" fn bring_in_child(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void) {
+    let is_child = std::process::id() != FORKING_PROCESS.load(Relaxed);
+    if is_child {
+        // SAFETY: the kernel's record of a fault, which has an address.
+        let address = unsafe { (*information).si_addr() } as usize;
+        reserve_in_child();
+        // SAFETY: the copy has only this thread.
+        if let Some(Fork { pages: ForkedPages::Own(own), .. }) =
+            unsafe { &mut *CURRENT_FORK.0.get() }
+            && own.pages.bring_early(address)
+        {
+            return;
+        }
+    }
+    SegvAction::restore();
 }
 
 /// Runs a function that forks, or refuses it.
 fn fork_by(run: impl FnOnce() -> c_int) -> c_int {
-    let refused = match paged().map(|paged| paged.client()) {
-        None => None,
-        Some(None) => {
-            Some("a copy would have none of its pages; it may fork with --mode process".to_owned())
-        }
-        Some(Some(client)) => announce(client).err().map(|e| e.to_string()),
-    };
-    if let Some(why) = refused {
+    if let Some(paged) = paged()
+        && let Err(why) = announce(paged)
+    {
         static REPORTED: Once = Once::new();
         REPORTED.call_once(|| print(&format!("fork is refused: {why}")));
         set_errno(libc::EAGAIN);
@@ -157,7 +306,7 @@ fn fork_by(run: impl FnOnce() -> c_int) -> c_int {
     done
 }
 
-/// As of POSIX. It fails where a thread of this process is the pager.
+/// As of POSIX. It fails where there is no room for a copy of the pages.
 ///
 /// # Safety
 /// As of POSIX.

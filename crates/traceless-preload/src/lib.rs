@@ -4,15 +4,16 @@
 //! It replaces malloc and mmap. The pager's own memory, and memory that was allocated before paging
 //! began, is never paged: the thread that serves page faults must not wait for one.
 //!
-//! File by file: `startup`: from loading to paging; `paged_memory`; `own_threads`: which threads
-//! are the pager's; `report`: messages, and the exit after a failure; `libc_functions`: the C
-//! library's own functions, all looked up at the beginning; `shutdown`: when only the pager's
-//! threads are left, or `traceless run` was killed; `malloc`, `mappings`, `program_break`,
-//! `advice`, `locking`: the replaced calls; `protected`: trusted memory off swap devices and out of
-//! core dumps; `syscall_filter`: system calls that the kernel refuses where pages cannot be pinned;
-//! `files`: the pager's own, which the program cannot close; `loader`: libraries that would bypass
-//! this one; `fork`: copies of the process, or why there are none; `direct_io`; `affinity`: the
-//! processors of threads, and their inheritance; `trusted_heap`: memory that is never paged.
+//! File by file: `startup`: from loading to paging; `own_pager`: starting a pager that is a thread
+//! here; `paged_memory`; `own_threads`: which threads are the pager's; `report`: messages, and the
+//! exit after a failure; `libc_functions`: the C library's own functions, all looked up at the
+//! beginning; `shutdown`: when only the pager's threads are left, or `traceless run` was killed;
+//! `malloc`, `mappings`, `program_break`, `advice`, `locking`: the replaced calls; `protected`:
+//! trusted memory off swap devices and out of core dumps; `syscall_filter`: system calls that the
+//! kernel refuses where pages cannot be pinned; `files`: the pager's own, which the program cannot
+//! close; `loader`: libraries that would bypass this one; `fork`: copies of the process, or why
+//! there are none; `direct_io`; `affinity`: the processors of threads, and their inheritance;
+//! `trusted_heap`: memory that is never paged.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod advice;
@@ -25,6 +26,7 @@ mod loader;
 mod locking;
 mod malloc;
 mod mappings;
+mod own_pager;
 mod own_threads;
 mod paged_memory;
 mod program_break;

@@ -236,6 +236,7 @@ fn map_elsewhere(memory: &PagedMemory, request: Request) -> *mut c_void {
         }
     }
     if is_pageable && page(memory, &range) {
+        memory.wipe_range_in_copies(range.clone(), false);
         elsewhere.add(range);
     }
     mapped

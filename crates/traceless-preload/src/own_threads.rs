@@ -1,10 +1,13 @@
 //! Which threads of the process are the pager's own.
 
 use crate::protected;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The pager's threads, by their `pthread_self`; 0 is a free entry.
 static OWN_THREADS: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
+
+/// Whether a copy of the process starts its pager: then no thread does anything else.
+static IS_STARTING: AtomicBool = AtomicBool::new(false);
 
 /// This thread's `pthread_self`.
 pub fn current_pthread() -> usize {
@@ -28,6 +31,27 @@ fn own_pthreads() -> impl Iterator<Item = usize> {
     names.take_while(|&name| name != 0)
 }
 
+/// The time in which a copy of the process, which has only this thread, starts its pager. All
+/// threads count as the pager's, so that nothing they allocate is paged.
+pub struct PagerStart(());
+
+impl PagerStart {
+    /// Begins it: the pager's threads so far were the other process's.
+    pub fn begin() -> Self {
+        for slot in &OWN_THREADS {
+            slot.store(0, Ordering::Relaxed);
+        }
+        IS_STARTING.store(true, Ordering::SeqCst);
+        Self(())
+    }
+}
+
+impl Drop for PagerStart {
+    fn drop(&mut self) {
+        IS_STARTING.store(false, Ordering::SeqCst);
+    }
+}
+
 /// Number of the pager's threads.
 pub fn own_threads() -> usize {
     own_pthreads().count()
@@ -36,5 +60,5 @@ pub fn own_threads() -> usize {
 /// Whether this thread is one of the pager's.
 pub fn is_own_thread() -> bool {
     let name = current_pthread();
-    own_pthreads().any(|other| other == name)
+    own_pthreads().any(|other| other == name) || IS_STARTING.load(Ordering::Relaxed)
 }

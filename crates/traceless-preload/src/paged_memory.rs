@@ -4,20 +4,27 @@ use crate::own_threads::is_own_thread;
 use crate::report::{fail, print};
 use crate::{protected, syscall_filter};
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use core::ops::Range;
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
     self, Client, Error, EvictMethod, Heap, Lock, Pager, Pages, Ranges, Recording, Result,
-    without_signals,
+    Settings, without_signals,
 };
 
 /// The paged memory, and the heap that records which parts of it are allocated.
 pub struct PagedMemory {
-    memory: Memory,
+    /// Leaked: in a copy of the process another one takes its place.
+    memory: AtomicPtr<Memory>,
     heap: Mutex<Heap>,
     /// Memory that is paged beside the heap's.
     elsewhere: Mutex<Ranges>,
+    /// Memory that will be zeros in copies of the process, where a thread of it is the pager.
+    wiped: Mutex<Ranges>,
     /// Bytes of files that were copied to paged memory so far.
     copied: AtomicUsize,
     /// Whether the program has changed the protection of any memory of the heap.
@@ -30,9 +37,17 @@ pub struct PagedMemory {
 /// The thread or process that pages the memory.
 pub enum Memory {
     /// A thread of this process pages it.
-    Own(Pager, Option<Recording>),
+    Own(OwnPager),
     /// Another process pages it.
     OtherProcess(Client),
+}
+
+/// A thread of this process that pages the memory.
+pub struct OwnPager {
+    pub pager: Pager,
+    pub recording: Option<Recording>,
+    /// For pagers of copies of this process.
+    pub settings: Settings,
 }
 
 static PAGED: OnceLock<PagedMemory> = OnceLock::new();
@@ -43,10 +58,17 @@ pub fn set(memory: PagedMemory) {
     drop(PAGED.set(memory));
 }
 
+/// Has a pager of this process page the memory from now on: this process is a copy.
+pub fn replace_pager(own: OwnPager) {
+    if let Some(paged) = PAGED.get() {
+        paged.memory.store(Box::into_raw(Box::new(Memory::Own(own))), Release);
+    }
+}
+
 /// The recording of page moves, if `--trace` requested one.
 pub fn recording() -> Option<&'static Recording> {
-    match &PAGED.get()?.memory {
-        Memory::Own(_, recording) => recording.as_ref(),
+    match PAGED.get()?.memory() {
+        Memory::Own(own) => own.recording.as_ref(),
         Memory::OtherProcess(_) => None,
     }
 }
@@ -86,10 +108,11 @@ impl PagedMemory {
     /// Paged memory without allocations.
     pub fn new(memory: Memory, start: usize, len: usize, lock: Lock) -> Result<Self> {
         let heap = Mutex::new(Heap::new(start, len / PAGE_LEN));
-        let elsewhere = Mutex::new(Ranges::default());
+        let [elsewhere, wiped] = [const { Mutex::new(Ranges::new()) }; 2];
+        let memory = AtomicPtr::new(Box::into_raw(Box::new(memory)));
         let is_protected = AtomicBool::new(false);
         let copied = AtomicUsize::new(0);
-        let paged = Self { memory, heap, elsewhere, copied, is_protected, start, len, lock };
+        let paged = Self { memory, heap, elsewhere, wiped, copied, is_protected, start, len, lock };
         if !paged.is_locked() {
             match lock {
                 Lock::Strict => return Err(Error::Unlocked(rustix::io::Errno::NOMEM)),
@@ -105,6 +128,11 @@ impl PagedMemory {
             syscall_filter::install().map_err(Error::Configuration)?;
         }
         Ok(paged)
+    }
+
+    fn memory(&self) -> &'static Memory {
+        // SAFETY: made from a box that is never freed.
+        unsafe { &*self.memory.load(Acquire) }
     }
 
     /// Whether `len` bytes of a file are to be copied to paged memory in place of a mapping: until
@@ -130,6 +158,12 @@ impl PagedMemory {
     pub fn elsewhere(&self) -> MutexGuard<'_, Ranges> {
         // As of the heap's records.
         self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memory that will be zeros in copies of the process. The caller blocks signals.
+    pub fn wiped(&self) -> MutexGuard<'_, Ranges> {
+        // As of the heap's records.
+        self.wiped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The address of the byte at `at`.
@@ -162,10 +196,10 @@ impl PagedMemory {
     /// Makes pages zeros.
     pub fn discard(&self, pages: Pages) {
         let Pages { first, count } = pages;
-        let discarded = match &self.memory {
+        let discarded = match self.memory() {
             // SAFETY: the program has freed them, unmapped them, or requested that they become
             // zeros.
-            Memory::Own(own, _) => unsafe { own.discard(first, count) },
+            Memory::Own(OwnPager { pager: own, .. }) => unsafe { own.discard(first, count) },
             // SAFETY: as above.
             Memory::OtherProcess(client) => unsafe { client.discard(first, count) },
         };
@@ -177,16 +211,16 @@ impl PagedMemory {
     /// Runs `work`, which changes how memory is mapped, while no page moves. `work` gets the start
     /// of paged memory, and its length including the pager's memory beside it.
     pub fn while_paused<T>(&self, work: impl FnOnce(usize, usize) -> T) -> T {
-        match &self.memory {
-            Memory::Own(own, _) => own.while_paused(work),
+        match self.memory() {
+            Memory::Own(OwnPager { pager: own, .. }) => own.while_paused(work),
             Memory::OtherProcess(client) => client.while_paused(work),
         }
     }
 
     /// Locks resident pages from now on; fails with the kernel's error.
     pub fn lock(&self) -> core::result::Result<(), rustix::io::Errno> {
-        match &self.memory {
-            Memory::Own(own, _) => {
+        match self.memory() {
+            Memory::Own(OwnPager { pager: own, .. }) => {
                 own.lock()?;
                 without_signals(|| {
                     let elsewhere = self.elsewhere();
@@ -201,9 +235,9 @@ impl PagedMemory {
 
     /// Whether resident pages are locked.
     pub fn is_locked(&self) -> bool {
-        match &self.memory {
+        match self.memory() {
             // Cached levels of a tree hold pages, too.
-            Memory::Own(own, _) => own.is_locked() && protected::is_locked(),
+            Memory::Own(OwnPager { pager: own, .. }) => own.is_locked() && protected::is_locked(),
             Memory::OtherProcess(client) => client.is_locked(),
         }
     }
@@ -215,41 +249,62 @@ impl PagedMemory {
 
     /// Makes pages become zeros in copies of the process, or keeps their contents there.
     pub fn wipe_in_copies(&self, Pages { first, count }: Pages, wipes: bool) {
-        // If a thread of this process is the pager, there are no copies.
-        if let Memory::OtherProcess(client) = &self.memory
-            && let Err(e) = client.wipe_in_copies(first, count, wipes)
-        {
+        let done = match self.memory() {
+            Memory::Own(_) => {
+                let start = self.start + first * PAGE_LEN;
+                return self.wipe_range_in_copies(start..start + count * PAGE_LEN, wipes);
+            }
+            Memory::OtherProcess(client) => client.wipe_in_copies(first, count, wipes),
+        };
+        if let Err(e) = done {
             fail(&e);
         }
     }
 
+    /// The same for a range of addresses, where a thread of this process is the pager.
+    pub fn wipe_range_in_copies(&self, range: Range<usize>, wipes: bool) {
+        without_signals(|| {
+            let mut all = self.wiped();
+            if wipes {
+                all.add(range);
+            } else {
+                all.remove(range);
+            }
+        });
+    }
+
     /// Releases a thread of the program from its processor, for some faults or for good.
     pub fn unpin_thread(&self, thread: u32, for_good: bool) {
-        match &self.memory {
-            Memory::Own(own, _) => own.unpin_thread(thread, for_good),
+        match self.memory() {
+            Memory::Own(OwnPager { pager: own, .. }) => own.unpin_thread(thread, for_good),
             Memory::OtherProcess(client) => client.unpin_thread(thread, for_good),
         }
     }
 
     /// The pager, if it is a thread of this process: it pages memory anywhere.
-    pub fn own_pager(&self) -> Option<&Pager> {
-        match &self.memory {
-            Memory::Own(own, _) => Some(own),
+    pub fn own_pager(&self) -> Option<&'static Pager> {
+        self.own().map(|own| &own.pager)
+    }
+
+    /// The same, with its settings.
+    pub fn own(&self) -> Option<&'static OwnPager> {
+        match self.memory() {
+            Memory::Own(own) => Some(own),
             Memory::OtherProcess(_) => None,
         }
     }
 
     /// Whether a pinned page may leave, so that a device's writes to it are lost.
     pub fn loses_pinned(&self) -> bool {
-        match &self.memory {
-            Memory::Own(own, _) => own.evict_method() != EvictMethod::Move,
+        match self.memory() {
+            Memory::Own(OwnPager { pager: own, .. }) => own.evict_method() != EvictMethod::Move,
             Memory::OtherProcess(_) => true,
         }
     }
 
     /// The connection to the pager, if it is another process.
-    pub fn client(&self) -> Option<&Client> {
-        match &self.memory {
+    pub fn client(&self) -> Option<&'static Client> {
+        match self.memory() {
             Memory::Own(..) => None,
             Memory::OtherProcess(client) => Some(client),
         }

@@ -50,6 +50,13 @@ pub fn lists() -> MutexGuard<'static, Lists> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+/// The lists of both kinds of thread, locked: no thread can allocate or free.
+pub fn all_lists() -> [MutexGuard<'static, Lists>; 2] {
+    LISTS_OF_FREE
+        .each_ref()
+        .map(|lists| lists.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+}
+
 /// Room for `size` bytes at a multiple of `align`, or null.
 pub fn allocate(size: usize, align: usize) -> *mut u8 {
     let align = align.max(align_of::<Header>()).max(16);

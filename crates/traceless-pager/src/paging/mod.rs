@@ -7,6 +7,7 @@
 //! | `refresh` | `DetWoORAM` with refreshes that helper processes do |
 //! | `store` | where sealed pages lie: shared memory, or a file |
 //! | `pager` | paging by a thread of the program |
+//! | `copy` | a copy of the pages for a copy of the program, which a thread of it pages
 //! | `process` | paging by another process: the keys are not in the program, and it may fork |
 //! | `region` | paged memory as a slice |
 //! | `heap` | which object has which paged memory |
@@ -23,6 +24,7 @@
 //! | `error` | what can go wrong |
 
 mod config;
+mod copy;
 mod counters;
 mod error;
 mod faults;
@@ -46,6 +48,7 @@ mod unpaged;
 mod wrapper;
 
 pub use config::{Config, PIN_PROGRAM_THREADS, SharedCounters, abort};
+pub use copy::PagesCopy;
 pub use counters::{CounterFile, Counters, Summary};
 pub use error::{Error, Result};
 pub use faults::frames::Policy;
@@ -57,9 +60,9 @@ pub use kernel::go_runtime::has_go_runtime;
 pub use kernel::locking::{Lock, lock, lock_this_process, may_lock, may_lock_all};
 pub use kernel::memory::{Mapping, SharedNumbers, fix_addresses};
 pub use kernel::own_files::own_files;
-pub use kernel::threads::{spawn, without_signals};
+pub use kernel::threads::{SignalsBlocked, spawn, without_signals};
 pub use number_file::{ActivityFile, AtomicNumbers, NumberFile};
-pub use pager::Pager;
+pub use pager::{Pager, PagerThread};
 pub use process::{Client, Exit, Forking, PagerProcess, serve};
 pub use program::{ProgramError, find_program};
 pub use program_counters::ProgramCounters;

@@ -7,6 +7,7 @@ use super::faults::affinity::UNPIN_AFTER;
 use super::faults::eviction::standby_places;
 use super::faults::frames::Frames;
 use super::faults::pace::Pace;
+use super::faults::page_numbers::PageNumbers;
 use super::faults::service::{FRAMES_MIN, FaultService};
 use super::kernel::arena::Arena;
 use super::kernel::evict::EvictMethod;
@@ -20,6 +21,7 @@ use core::ops::Range;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use traceless::Hides;
@@ -31,9 +33,54 @@ pub struct Pager {
     handler: Option<JoinHandle<()>>,
 }
 
+/// A thread that will serve faults.
+pub struct PagerThread {
+    service: Sender<Arc<FaultService>>,
+    handle: JoinHandle<()>,
+}
+
+impl PagerThread {
+    /// Starts the thread for a pager of this configuration. If it `may_fault`, the C library may
+    /// touch memory without a pager as the thread begins, which SIGSEGV reports.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn start(config: &Config, may_fault: bool) -> Result<Self> {
+        let (sender, receiver) = channel::<Arc<FaultService>>();
+        let on_failure = config.on_failure;
+        let run = move || {
+            if let Ok(service) = receiver.recv() {
+                serve(&service, on_failure);
+            }
+        };
+        let spawn = if may_fault { threads::spawn_with_early_faults } else { threads::spawn };
+        let handle = spawn("pager", config.on_thread, run)
+            .map_err(|e| Error::os("no thread can be started", e))?;
+        Ok(Self { service: sender, handle })
+    }
+
+    fn serve(self, service: Arc<FaultService>) -> JoinHandle<()> {
+        // The thread waits for it.
+        let _ = self.service.send(service);
+        self.handle
+    }
+}
+
 impl Pager {
     /// Paged memory of as many pages as `scheme` has, all zeros.
     pub fn start(scheme: Box<dyn PageScheme>, config: Config) -> Result<Self> {
+        let thread = PagerThread::start(&config, false)?;
+        Self::start_with(scheme, None, thread, config)
+    }
+
+    /// Paged memory with what `scheme` holds: the pages are where `numbers` says, or in their
+    /// order.
+    pub(super) fn start_with(
+        scheme: Box<dyn PageScheme>,
+        numbers: Option<PageNumbers>,
+        thread: PagerThread,
+        config: Config,
+    ) -> Result<Self> {
         if config.frames < FRAMES_MIN {
             return Err(Error::Configuration("at least 8 pages must be resident"));
         }
@@ -43,13 +90,22 @@ impl Pager {
         let places = standby_places(&config, method)?;
         let frames = Frames::new(pages, config.frames, config.policy, config.seed);
         let arena = Arena::new(pages, places, &config, method)?;
-        let (on_thread, on_failure) = (config.on_thread, config.on_failure);
         let service = Arc::new(FaultService::new(arena, scheme, frames, places, config));
-        let shared = service.clone();
-        let run = move || serve(&shared, on_failure);
-        let handler = threads::spawn("pager", on_thread, run)
-            .map_err(|e| Error::os("no thread can be started", e))?;
+        if let Some(numbers) = numbers {
+            service.inherit_numbers(numbers);
+        }
+        let handler = thread.serve(service.clone());
         Ok(Self { service, handler: Some(handler) })
+    }
+
+    /// Copies all pages into a scheme, and returns where they are in the program.
+    pub(super) fn copy_to(
+        &self,
+        scheme: &mut dyn PageScheme,
+        ranges: &[Range<usize>],
+        is_zeros: impl Fn(usize) -> bool,
+    ) -> Result<PageNumbers> {
+        without_signals(|| self.service.copy_own_to(scheme, ranges, is_zeros))
     }
 
     /// First byte of the memory. The caller answers for how it uses the memory.

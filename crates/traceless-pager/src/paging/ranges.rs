@@ -23,6 +23,11 @@ pub struct Ranges {
 }
 
 impl Ranges {
+    /// No addresses.
+    pub const fn new() -> Self {
+        Self { ends: BTreeMap::new() }
+    }
+
     /// Adds the addresses of a range.
     pub fn add(&mut self, range: Range<usize>) {
         if range.is_empty() {

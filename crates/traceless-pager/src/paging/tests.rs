@@ -1,6 +1,7 @@
 //! Paged memory behaves like memory: no write is lost, torn or old, whichever thread or kernel call
 //! touches it.
 
+mod copy;
 mod elsewhere;
 mod pace;
 

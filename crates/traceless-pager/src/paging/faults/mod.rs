@@ -6,6 +6,7 @@
 //! | `exchange` | how a page comes, and one leaves for it |
 //! | `eviction` | which pages leave, and how many may be resident |
 //! | `constant_rate` | accesses to the store at ticks |
+//! | `copying` | copies of all pages, for a copy of the program |
 //! | `remapping` | what becomes of pages when the program changes its mappings |
 //! | `page_numbers` | which page of the program each page number of the scheme stands for |
 //! | `frames` | which pages are resident, and which leaves next |
@@ -16,11 +17,12 @@
 
 pub mod affinity;
 mod constant_rate;
+pub mod copying;
 pub mod eviction;
 mod exchange;
 pub mod frames;
 pub mod pace;
-mod page_numbers;
+pub mod page_numbers;
 mod remapping;
 pub mod service;
 mod stack;

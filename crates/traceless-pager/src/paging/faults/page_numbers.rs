@@ -11,6 +11,7 @@ use crate::PAGE_LEN;
 use core::ops::Range;
 
 /// The numbers of pages, and the pages' addresses.
+#[derive(Clone)]
 pub struct PageNumbers {
     /// Address of the pager's own memory: its pages have the numbers in their order, while no other
     /// page has taken them.
@@ -21,6 +22,7 @@ pub struct PageNumbers {
 }
 
 /// The pages that have a number, anywhere in the address space.
+#[derive(Clone)]
 pub struct AddressTable {
     /// The address of the page with each number; 0 where the number is free.
     of_number: Vec<usize>,
@@ -57,6 +59,11 @@ impl PageNumbers {
         }
         self.anywhere = Some(table);
         None
+    }
+
+    /// Whether there may be pages that are not the pager's own.
+    pub fn is_anywhere(&self) -> bool {
+        self.anywhere.is_some()
     }
 
     /// The address of the page with this number.

@@ -9,7 +9,7 @@ use super::standby::StandbyList;
 use crate::paging::config::{Config, SharedCounters};
 use crate::paging::counters::bump;
 use crate::paging::error::{Error, Result};
-use crate::paging::kernel::arena::{Arena, SharedPages};
+use crate::paging::kernel::arena::Arena;
 use crate::paging::kernel::threads::{self, FaultingThreads, TargetProcess, ThreadAffinity};
 use crate::paging::kernel::uffd::Message;
 use crate::scheme::PageScheme;
@@ -50,20 +50,6 @@ pub(super) struct WaitingFault {
     pub(super) address: usize,
     /// When it was reported.
     pub(super) begun: u64,
-}
-
-/// Memory that is prepared for a copy of a program.
-pub struct CopyMemory {
-    /// The resident pages.
-    pub memory: SharedPages,
-    /// All other pages.
-    pub scheme: Box<dyn PageScheme>,
-    /// Which pages are resident.
-    pub frames: Frames,
-    /// Pages that will be zeros in copies of the copy.
-    pub wiped: BTreeSet<usize>,
-    /// The configuration of its pager.
-    pub config: Config,
 }
 
 /// The mutable state of a pager: which page is in a frame, on the standby list, or in the scheme.
@@ -250,52 +236,6 @@ impl FaultService {
         if for_good {
             state.pinning.exclude(state.target, thread);
         }
-    }
-
-    /// Sets whether some pages will be zeros in copies of the program, or keep their contents.
-    pub fn set_wiped_in_copies(&self, first: usize, pages: usize, wipes: bool) {
-        let state = &mut *self.state();
-        for page in first..first + pages {
-            if wipes {
-                state.wiped.insert(page);
-            } else {
-                state.wiped.remove(&page);
-            }
-        }
-    }
-
-    /// Sets which pages of a copy will be zeros in its own copies.
-    pub fn inherit_wiped(&self, wiped: BTreeSet<usize>) {
-        self.state().wiped = wiped;
-    }
-
-    /// Makes a copy of all pages while no thread touches any. Resident pages become resident in the
-    /// copy while it has frames; all other ones go to the copy's scheme.
-    pub fn copy_to(&self, copy: &mut CopyMemory) -> Result {
-        let state = &mut *self.state();
-        copy.wiped.clone_from(&state.wiped);
-        for page in 0..self.arena.pages() {
-            if state.wiped.contains(&page) {
-                continue;
-            }
-            let resident = state.frames.is_resident(page);
-            if resident {
-                self.arena.read(state.numbers.address(page), &mut state.spare)?;
-            } else if state.scheme.holds(page as u64) {
-                state.scheme.look(page as u64, &mut state.spare)?;
-            } else {
-                continue;
-            }
-            if resident && copy.frames.len() < copy.config.frames {
-                copy.memory.write(page, &state.spare)?;
-                copy.frames.add(page);
-                continue;
-            }
-            copy.scheme.swap(Some(page as u64), None, &mut state.spare)?;
-            copy.scheme.settle()?;
-            bump(&copy.config.counters.evictions);
-        }
-        Ok(())
     }
 
     /// Answers one message. Returns whether there will be more: not once the shutdown page was

@@ -31,6 +31,11 @@ impl StandbyList {
         self.order.iter().any(|&(listed, _)| listed == page)
     }
 
+    /// The place of the page, if it is on the list.
+    pub fn place_of(&self, page: usize) -> Option<usize> {
+        self.order.iter().find(|&&(listed, _)| listed == page).map(|&(_, place)| place)
+    }
+
     /// A place without a page.
     pub fn free_place(&self) -> Option<usize> {
         self.free.last().copied()

@@ -4,10 +4,11 @@ use super::evict::EvictMethod;
 use super::locking;
 use super::memory::{self, Mapping, lengthen};
 use super::own_pages::OwnPages;
-use super::uffd::{FEATURE_WP, Uffd};
+use super::uffd::{FEATURE_WP, Uffd, is_missing};
 use crate::paging::config::Config;
 use crate::paging::error::{Error, Result};
 use crate::{PAGE_LEN, Page};
+use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, memfd_create};
@@ -289,6 +290,28 @@ impl Arena {
             Memory::Own(own) => own.read(address, into),
             Memory::Other(pages) => pages.read((address - self.start) / PAGE_LEN, into),
         }
+    }
+
+    /// The same for a page of this process, if it is there: the program may have unmapped or
+    /// discarded it by a system call of its own. To read it then would be a fault.
+    pub fn read_if_there(&self, address: usize, into: &mut Page) -> Result<bool> {
+        if self.is_own() && is_missing(address) != Ok(false) {
+            return Ok(false);
+        }
+        self.read(address, into).map(|()| true)
+    }
+
+    /// Copies the page at a place of the standby list.
+    pub fn read_standby(&self, place: usize, into: &mut Page) -> Result {
+        self.read(self.place(place), into)
+    }
+
+    /// Lets threads that write to a range of this process wait, or go on.
+    pub fn protect_range(&self, range: &Range<usize>, protects: bool) {
+        if !self.own().protects {
+            return;
+        }
+        while self.uffd.protect_range(range.start, range.len(), protects) == Err(Errno::AGAIN) {}
     }
 
     /// The frame of the page that left last: where it was moved to, or the spare one.

@@ -6,6 +6,7 @@
 //! `CAP_IPC_LOCK` has no limit.
 
 use crate::paging::error::{Error, Result};
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use rustix::io::Errno;
 use rustix::mm::{
@@ -151,6 +152,26 @@ impl StoreRegion {
         let region = STORES.iter().find(takes);
         region.inspect(|region| region.len.store(len, Relaxed));
         Ok(Self(region))
+    }
+}
+
+/// The mappings of all stores of this process.
+pub(crate) fn store_regions() -> impl Iterator<Item = Range<usize>> {
+    STORES.iter().filter_map(|store| {
+        let (start, len) = (store.start.load(Relaxed), store.len.load(Relaxed));
+        (start != 0).then_some(start..start + len)
+    })
+}
+
+/// Unmaps the stores of a process before its fork: no value in this process uses them any more.
+pub(crate) fn unmap_stores(stores: &[Range<usize>]) {
+    for store in stores {
+        let is_it = |region: &&Region| region.start.load(Relaxed) == store.start;
+        if let Some(region) = STORES.iter().find(is_it) {
+            region.start.store(0, Relaxed);
+        }
+        // SAFETY: a store of ours, as the list said; what used it is never dropped.
+        let _ = unsafe { munmap(store.start as *mut _, store.len()) };
     }
 }
 

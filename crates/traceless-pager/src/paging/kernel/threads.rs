@@ -12,6 +12,29 @@ pub fn spawn(
     first: fn(),
     run: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, Errno> {
+    let _off = SignalsBlocked::all();
+    spawn_quietly(name, first, run)
+}
+
+/// The same, for a thread that SIGSEGV may interrupt until it calls `first`: the C library may
+/// touch paged memory as it begins.
+pub fn spawn_with_early_faults(
+    name: &str,
+    first: fn(),
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, Errno> {
+    let _off = SignalsBlocked::all_but(libc::SIGSEGV);
+    spawn_quietly(name, first, move || {
+        core::mem::forget(SignalsBlocked::all());
+        run();
+    })
+}
+
+fn spawn_quietly(
+    name: &str,
+    first: fn(),
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, Errno> {
     let (started, has_started) = channel();
     let body = move || {
         first();
@@ -19,7 +42,7 @@ pub fn spawn(
         let _ = started.send(());
         run();
     };
-    let spawned = without_signals(|| std::thread::Builder::new().name(name.to_owned()).spawn(body));
+    let spawned = std::thread::Builder::new().name(name.to_owned()).spawn(body);
     let handle = spawned.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::AGAIN))?;
     has_started.recv().map_err(|_| Errno::AGAIN)?;
     Ok(handle)
@@ -27,7 +50,7 @@ pub fn spawn(
 
 /// Runs `work` with all signals of this thread blocked. A thread that `work` starts inherits that.
 pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
-    let _off = SignalsBlocked::new();
+    let _off = SignalsBlocked::all();
     work()
 }
 
@@ -36,11 +59,23 @@ pub struct SignalsBlocked(libc::sigset_t);
 
 impl SignalsBlocked {
     /// Blocks the signals from now on.
-    pub fn new() -> Self {
+    pub fn all() -> Self {
+        Self::but(None)
+    }
+
+    /// Blocks all signals but this one from now on.
+    pub fn all_but(signal: libc::c_int) -> Self {
+        Self::but(Some(signal))
+    }
+
+    fn but(signal: Option<libc::c_int>) -> Self {
         let (mut all, mut before) = (no_signals(), no_signals());
         // SAFETY: sets of our own; the former mask is restored in the end.
         unsafe {
             libc::sigfillset(&raw mut all);
+            if let Some(signal) = signal {
+                libc::sigdelset(&raw mut all, signal);
+            }
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
         }
         Self(before)

@@ -234,17 +234,18 @@ impl Uffd {
 
     /// Write-protects the page: threads that write to it wait.
     pub fn protect(&self, page: usize) -> Result<(), Errno> {
-        self.set_protection(page, WRITEPROTECT)
+        self.protect_range(page, crate::PAGE_LEN, true)
     }
 
     /// Makes the page writable again, and wakes the threads that wait for that.
     pub fn unprotect(&self, page: usize) -> Result<(), Errno> {
-        self.set_protection(page, 0)
+        self.protect_range(page, crate::PAGE_LEN, false)
     }
 
-    fn set_protection(&self, page: usize, mode: u64) -> Result<(), Errno> {
-        let range = RangeArgs { start: page as u64, len: crate::PAGE_LEN as u64 };
-        let mut args = ProtectArgs { range, mode };
+    /// Write-protects the pages of a range that are present, or makes them writable again.
+    pub fn protect_range(&self, start: usize, len: usize, protects: bool) -> Result<(), Errno> {
+        let range = RangeArgs { start: start as u64, len: len as u64 };
+        let mut args = ProtectArgs { range, mode: if protects { WRITEPROTECT } else { 0 } };
         // SAFETY: the argument is what this ioctl takes.
         unsafe { self.ioctl(IOCTL_WRITEPROTECT, &raw mut args) }
     }
@@ -286,7 +287,7 @@ impl AsFd for Uffd {
 }
 
 /// Whether no memory is mapped in the page at an address of this process.
-fn is_missing(page: usize) -> Result<bool, Errno> {
+pub fn is_missing(page: usize) -> Result<bool, Errno> {
     let mut residency = 0_u8;
     // SAFETY: the kernel writes one byte for a range of one page, and touches no page of it.
     match unsafe { libc::mincore(page as *mut _, crate::PAGE_LEN, &raw mut residency) } {

@@ -201,7 +201,7 @@ pub struct Forking<'a> {
 impl Forking<'_> {
     /// Puts the copy's memory in place. From now on no thread may touch it, this one included.
     pub fn freeze(&mut self) -> Result {
-        let signals = SignalsBlocked::new();
+        let signals = SignalsBlocked::all();
         let connection = self.client.connection();
         connection.link.request(MessageKind::Freeze, [0; 2], MessageKind::Done)?;
         self.client.exchange(&self.child.memory, &connection.uffd, true)?;
@@ -325,7 +325,7 @@ mod tests {
     impl Forking<'_> {
         /// [`Forking::freeze`] with the planted fault [`SharedPages`].
         fn freeze_badly(&mut self) -> Result {
-            let signals = SignalsBlocked::new();
+            let signals = SignalsBlocked::all();
             let connection = self.client.connection();
             connection.link.request(MessageKind::Freeze, [0; 2], MessageKind::Done)?;
             connection.link.request(MessageKind::Fill, [0; 2], MessageKind::Done)?;

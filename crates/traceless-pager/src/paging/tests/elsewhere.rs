@@ -9,12 +9,12 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use libc::{MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, PROT_EXEC, PROT_NONE, PROT_READ};
 use traceless::rng::{Rng, SeededRng};
 
-const READ_WRITE: i32 = PROT_READ | libc::PROT_WRITE;
+pub(super) const READ_WRITE: i32 = PROT_READ | libc::PROT_WRITE;
 
 /// Pages of a reservation, of which the scheme has fewer.
 const RESERVED: usize = 1024;
 
-fn map(at: usize, len: usize, protection: i32, flags: i32) -> usize {
+pub(super) fn map(at: usize, len: usize, protection: i32, flags: i32) -> usize {
     let flags = flags | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     // SAFETY: fresh memory, in the place of memory of the test's at most.
     let mapped = unsafe { libc::mmap(at as *mut _, len, protection, flags, -1, 0) };
@@ -23,7 +23,7 @@ fn map(at: usize, len: usize, protection: i32, flags: i32) -> usize {
 }
 
 /// A range of whole pages from an address on.
-fn pages(start: usize, count: usize) -> Range<usize> {
+pub(super) fn pages(start: usize, count: usize) -> Range<usize> {
     start..start + count * PAGE_LEN
 }
 
@@ -34,13 +34,13 @@ fn reserve(pager: &Pager, count: usize) -> Range<usize> {
     range
 }
 
-fn protect(range: &Range<usize>, protection: i32) {
+pub(super) fn protect(range: &Range<usize>, protection: i32) {
     // SAFETY: memory of the test's.
     let done = unsafe { libc::mprotect(range.start as *mut _, range.len(), protection) };
     assert_eq!(done, 0);
 }
 
-fn page_at<'a>(address: usize) -> &'a mut [u8; PAGE_LEN] {
+pub(super) fn page_at<'a>(address: usize) -> &'a mut [u8; PAGE_LEN] {
     // SAFETY: a page of the test's, which is mapped and which no other reference is to.
     unsafe { &mut *(address as *mut [u8; PAGE_LEN]) }
 }
