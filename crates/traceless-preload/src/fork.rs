@@ -143,6 +143,8 @@ unsafe extern "C" fn before() {
     }
     // SAFETY: it is this thread's turn.
     let Some(fork) = (unsafe { &mut *CURRENT_FORK.0.get() }) else { return };
+    // They need not be copied.
+    paged.release_kept();
     let signals = SignalsBlocked::all_but(libc::SIGSEGV);
     fork.heap = Some(paged.heap());
     let frozen = match &mut fork.pages {

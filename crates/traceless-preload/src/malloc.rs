@@ -14,7 +14,7 @@ const ALIGN: usize = 16;
 /// Allocates an object. Also returns whether it holds zeros already.
 fn allocate(size: usize, align: usize) -> (*mut u8, bool) {
     let Some(paged) = paged() else { return (trusted_heap::allocate(size, align), false) };
-    let found = paged.heap().allocate(size, align);
+    let found = paged.allocate(size, align);
     let Some((at, zeros)) = found else {
         out_of_memory();
         return (null_mut(), false);
@@ -49,7 +49,7 @@ unsafe fn release(object: *mut u8) {
     let freed = memory.heap().free(at);
     match freed {
         Some(None) => {}
-        Some(Some(pages)) => memory.release(pages),
+        Some(Some(pages)) => memory.free(pages),
         None => {
             print("free(): there is no such object");
             std::process::abort();

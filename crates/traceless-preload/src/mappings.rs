@@ -180,7 +180,7 @@ pub unsafe extern "C" fn mmap(
     }
     let Some(paged) = paged().filter(|_| len > 0) else { return request.map() };
     if request.is_plain() && !request.replaces() && address.is_null() {
-        let mapped = paged.heap().map(len);
+        let mapped = paged.map(len);
         return mapped.map_or_else(
             || {
                 out_of_memory();
@@ -417,7 +417,7 @@ pub unsafe extern "C" fn mremap(
         set_errno(libc::ENOMEM);
         return FAILED;
     }
-    let mapped = paged.heap().map(new_len);
+    let mapped = paged.map(new_len);
     let Some(new) = mapped else {
         out_of_memory();
         return FAILED;

@@ -25,6 +25,8 @@ pub struct PagedMemory {
     elsewhere: Mutex<Ranges>,
     /// Memory that will be zeros in copies of the process, where a thread of it is the pager.
     wiped: Mutex<Ranges>,
+    /// Whether any memory was ever to be zeros in copies of the process.
+    has_wiped: AtomicBool,
     /// Bytes of files that were copied to paged memory so far.
     copied: AtomicUsize,
     /// Whether the program has changed the protection of any memory of the heap.
@@ -110,9 +112,20 @@ impl PagedMemory {
         let heap = Mutex::new(Heap::new(start, len / PAGE_LEN));
         let [elsewhere, wiped] = [const { Mutex::new(Ranges::new()) }; 2];
         let memory = AtomicPtr::new(Box::into_raw(Box::new(memory)));
-        let is_protected = AtomicBool::new(false);
+        let [is_protected, has_wiped] = [const { AtomicBool::new(false) }; 2];
         let copied = AtomicUsize::new(0);
-        let paged = Self { memory, heap, elsewhere, wiped, copied, is_protected, start, len, lock };
+        let paged = Self {
+            memory,
+            heap,
+            elsewhere,
+            wiped,
+            has_wiped,
+            copied,
+            is_protected,
+            start,
+            len,
+            lock,
+        };
         if !paged.is_locked() {
             match lock {
                 Lock::Strict => return Err(Error::Unlocked(rustix::io::Errno::NOMEM)),
@@ -177,6 +190,44 @@ impl PagedMemory {
         self.is_protected.store(true, Relaxed);
         // SAFETY: the program requests it, for memory that the pager uses in other ways only.
         unsafe { libc::syscall(libc::SYS_mprotect, self.address(at), len, protection) == 0 }
+    }
+
+    /// Allocates an object, as of [`Heap::allocate`].
+    pub fn allocate(&self, size: usize, align: usize) -> Option<(usize, bool)> {
+        self.retried(|heap| heap.allocate(size, align))
+    }
+
+    /// Allocates pages of zeros, as of [`Heap::map`].
+    pub fn map(&self, len: usize) -> Option<usize> {
+        self.retried(|heap| heap.map(len))
+    }
+
+    /// What `allocate` finds, if need be without pages that are kept.
+    fn retried<T>(&self, allocate: impl Fn(&mut Heap) -> Option<T>) -> Option<T> {
+        let found = allocate(&mut self.heap());
+        if found.is_some() || !self.release_kept() {
+            return found;
+        }
+        allocate(&mut self.heap())
+    }
+
+    /// Frees the pages of an object.
+    pub fn free(&self, pages: Pages) {
+        // They may have a protection, or be zeros in copies of the process.
+        let is_special = self.is_protected.load(Relaxed) || self.has_wiped.load(Relaxed);
+        let freed = if is_special { Some(pages) } else { self.heap().keep(pages) };
+        if let Some(pages) = freed {
+            self.release(pages);
+        }
+    }
+
+    /// Releases pages that are kept for the next objects. Returns whether there were any.
+    pub fn release_kept(&self) -> bool {
+        let kept = self.heap().take_all_kept();
+        for &pages in &kept {
+            self.release(pages);
+        }
+        !kept.is_empty()
     }
 
     /// Zeroes pages that are no longer allocated, and makes them available.
@@ -249,6 +300,11 @@ impl PagedMemory {
 
     /// Makes pages become zeros in copies of the process, or keeps their contents there.
     pub fn wipe_in_copies(&self, Pages { first, count }: Pages, wipes: bool) {
+        if wipes {
+            self.has_wiped.store(true, Relaxed);
+        } else if !self.has_wiped.load(Relaxed) {
+            return;
+        }
         let done = match self.memory() {
             Memory::Own(_) => {
                 let start = self.start + first * PAGE_LEN;
@@ -263,6 +319,11 @@ impl PagedMemory {
 
     /// The same for a range of addresses, where a thread of this process is the pager.
     pub fn wipe_range_in_copies(&self, range: Range<usize>, wipes: bool) {
+        if wipes {
+            self.has_wiped.store(true, Relaxed);
+        } else if !self.has_wiped.load(Relaxed) {
+            return;
+        }
         without_signals(|| {
             let mut all = self.wiped();
             if wipes {

@@ -2,7 +2,8 @@
 //! page fault, and the records never leave trusted memory.
 //!
 //! Small objects share spans of pages, each span for one size; a larger object gets pages of its
-//! own. Free pages are zeros.
+//! own. Free pages are zeros, but for the ones that were freed last: they are kept as they are, so
+//! that the next object of their size needs no page fault.
 
 use crate::PAGE_LEN;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,10 @@ const SIZES: [usize; 28] = [
     16, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024,
     1280, 1536, 1792, 2048, 2560, 3072, 3584, 4096,
 ];
+
+/// The most pages that are kept, and of one object among them.
+const KEPT_MAX: usize = 256;
+const KEPT_OF_OBJECT_MAX: usize = 64;
 
 const NO_SPAN: u32 = u32::MAX;
 
@@ -38,6 +43,8 @@ pub struct Heap {
     /// Free stretches, by their first page; and by length.
     free: BTreeMap<usize, usize>,
     free_by_len: BTreeSet<(usize, usize)>,
+    /// Stretches that were freed and are not zeros, the one that was freed first in front.
+    kept: Vec<Pages>,
     /// Stretches that were allocated by the page: large objects, and mappings.
     page_runs: BTreeMap<usize, Run>,
     /// The span that each page belongs to.
@@ -72,6 +79,7 @@ impl Heap {
             start: start / PAGE_LEN,
             free: BTreeMap::new(),
             free_by_len: BTreeSet::new(),
+            kept: Vec::new(),
             page_runs: BTreeMap::new(),
             span_of: vec![NO_SPAN; pages],
             spans: Vec::new(),
@@ -90,8 +98,14 @@ impl Heap {
         if wanted <= SMALL_MAX {
             return Some((self.allocate_small(wanted)?, false));
         }
-        let pages =
-            self.take_run(size.div_ceil(PAGE_LEN).max(1), align.div_ceil(PAGE_LEN), false)?;
+        let (count, align) = (size.div_ceil(PAGE_LEN).max(1), align.div_ceil(PAGE_LEN));
+        if align <= 1
+            && let Some(Pages { first, count: pages }) = self.take_kept(count)
+        {
+            self.page_runs.insert(first, Run { pages, mapped: false });
+            return Some((first * PAGE_LEN, false));
+        }
+        let pages = self.take_run(count, align, false)?;
         Some((pages.first * PAGE_LEN, true))
     }
 
@@ -112,7 +126,8 @@ impl Heap {
     }
 
     /// Frees the object at `at`. Returns the pages that became free: the caller must make them
-    /// zeros and then call [`Heap::give`]. `None` if there is no object at `at`.
+    /// zeros and then call [`Heap::give`], or [`Heap::keep`] as they are. `None` if there is no
+    /// object at `at`.
     pub fn free(&mut self, at: usize) -> Option<Option<Pages>> {
         let page = at / PAGE_LEN;
         if at.is_multiple_of(PAGE_LEN)
@@ -187,6 +202,27 @@ impl Heap {
         freed
     }
 
+    /// Keeps pages that an object had for the next one of its size. Returns pages that are not kept
+    /// (any more): the caller must make them zeros and then call [`Heap::give`].
+    pub fn keep(&mut self, pages: Pages) -> Option<Pages> {
+        if pages.count > KEPT_OF_OBJECT_MAX {
+            return Some(pages);
+        }
+        self.kept.push(pages);
+        let all: usize = self.kept.iter().map(|pages| pages.count).sum();
+        (all > KEPT_MAX).then(|| self.kept.remove(0))
+    }
+
+    /// Keeps no pages any more, and returns the ones that were kept, as [`Heap::keep`] does.
+    pub fn take_all_kept(&mut self) -> Vec<Pages> {
+        core::mem::take(&mut self.kept)
+    }
+
+    fn take_kept(&mut self, count: usize) -> Option<Pages> {
+        let nth = self.kept.iter().rposition(|pages| pages.count == count)?;
+        Some(self.kept.remove(nth))
+    }
+
     /// Makes pages available for allocation. They must be zeros.
     pub fn give(&mut self, pages: Pages) {
         let Pages { mut first, mut count } = pages;
@@ -252,7 +288,7 @@ impl Heap {
     fn new_span(&mut self, class: usize) -> Option<u32> {
         let size = SIZES[class];
         let count = if size <= ONE_PAGE_MAX { 1 } else { PAGES_OF_LARGER };
-        let pages = self.take_pages(count, 1)?;
+        let pages = self.take_kept(count).or_else(|| self.take_pages(count, 1))?;
         let objects = count * PAGE_LEN / size;
         let mut occupied = [u64::MAX; 4];
         for object in 0..objects {
@@ -329,10 +365,15 @@ mod tests {
                 objects.insert(at, room);
             } else if let Some((&at, _)) = objects.range(rng.below(1 << 21) as usize..).next() {
                 objects.remove(&at);
-                heap.free(at).unwrap().into_iter().for_each(|pages| heap.give(pages));
+                let freed = heap.free(at).unwrap();
+                let freed = if step % 3 == 0 { freed } else { freed.and_then(|f| heap.keep(f)) };
+                if let Some(pages) = freed {
+                    heap.give(pages);
+                }
                 assert!(heap.free(at).is_none(), "it was freed already");
             }
         }
+        heap.take_all_kept().into_iter().for_each(|pages| heap.give(pages));
         for at in objects.into_keys() {
             heap.free(at).unwrap().into_iter().for_each(|pages| heap.give(pages));
         }
@@ -340,6 +381,28 @@ mod tests {
         // What is not free is the last span of each size.
         assert!(free >= 512 - SIZES.len() * PAGES_OF_LARGER, "{free}");
         assert_eq!(heap.free_by_len.len(), heap.free.len());
+    }
+
+    #[test]
+    fn kept_pages_are_for_objects_of_their_size_and_few() {
+        let mut heap = Heap::new(0, 1024);
+        let new = |heap: &mut Heap, pages: usize| heap.allocate(pages * PAGE_LEN, 16).unwrap();
+        let free = |heap: &mut Heap, at| heap.free(at).unwrap().and_then(|pages| heap.keep(pages));
+        let (at, is_zeros) = new(&mut heap, 3);
+        assert!(is_zeros && free(&mut heap, at).is_none());
+        let mapped = heap.map(3 * PAGE_LEN).unwrap();
+        assert_ne!(mapped, at, "a mapping is zeros");
+        assert_ne!(new(&mut heap, 4).0, at);
+        assert_eq!(new(&mut heap, 3), (at, false));
+        let large = new(&mut heap, KEPT_OF_OBJECT_MAX + 1).0;
+        assert!(free(&mut heap, large).is_some());
+        // The pages that were freed first are the first that are no longer kept.
+        let objects: Vec<usize> = (0..5).map(|_| new(&mut heap, KEPT_OF_OBJECT_MAX).0).collect();
+        let freed: Vec<_> = objects.iter().map(|&at| free(&mut heap, at)).collect();
+        let first = Pages { first: objects[0] / PAGE_LEN, count: KEPT_OF_OBJECT_MAX };
+        assert_eq!(freed, [None, None, None, None, Some(first)]);
+        assert_eq!(heap.take_all_kept().len(), 4);
+        assert!(heap.take_all_kept().is_empty());
     }
 
     #[test]

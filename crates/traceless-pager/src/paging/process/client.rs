@@ -27,8 +27,6 @@ pub struct Client {
     may_fork: bool,
     /// Whether resident pages are locked in memory.
     locked: AtomicBool,
-    /// Whether any page was ever to be zeros in copies of the program.
-    wipes: AtomicBool,
     connection: Mutex<Connection>,
 }
 
@@ -70,8 +68,8 @@ impl Client {
         link.send(MessageKind::Registered, numbers, "", &[uffd.as_fd()])?;
         link.receive()?.ok_or(DISCONNECTED)?.expect(MessageKind::Served)?;
         let connection = Mutex::new(Connection { link, memory, uffd, _lifeline: lifeline });
-        let (locked, wipes) = (AtomicBool::new(locked), AtomicBool::new(false));
-        Ok(Self { start, len, may_fork, locked, wipes, connection })
+        let locked = AtomicBool::new(locked);
+        Ok(Self { start, len, may_fork, locked, connection })
     }
 
     /// First byte of the memory. The caller answers for how it uses the memory.
@@ -108,11 +106,6 @@ impl Client {
 
     /// Sets whether some pages will be zeros in copies of the program, or keep their contents.
     pub fn wipe_in_copies(&self, first: usize, pages: usize, wipes: bool) -> Result {
-        if wipes {
-            self.wipes.store(true, Relaxed);
-        } else if !self.wipes.load(Relaxed) {
-            return Ok(());
-        }
         let kind = if wipes { MessageKind::Wipe } else { MessageKind::Keep };
         let numbers = [first as u64, pages as u64];
         without_signals(|| self.connection().link.request(kind, numbers, MessageKind::Done))?;
