@@ -4,6 +4,7 @@ pub mod cloud;
 pub mod controls;
 mod experiment;
 mod leftovers;
+mod paged_server;
 mod pager;
 mod paging;
 mod python;

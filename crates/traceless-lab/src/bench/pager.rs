@@ -5,6 +5,7 @@
 //! means of several where a median would hide work, because other load on the machine makes some
 //! times longer, never shorter.
 
+use super::paged_server;
 use crate::args::PagerBenchArgs;
 use crate::bench::controls::{Controls, Operations};
 use crate::report::{Hardware, Row, Scale, TimePair, failed, print_report, row, row_of_ratios};
@@ -247,6 +248,9 @@ fn measure_all(args: &PagerBenchArgs, faults: usize) -> Result<(Vec<Row>, Vec<De
     }
     if wanted("pager-memory") {
         rows.push(row("pager-memory", "bytes a page", vec![bytes_per_page()?]));
+    }
+    if wanted(paged_server::NAME) {
+        rows.push(paged_server::measure(args.rounds.min(3), if args.quick { 3 } else { 10 })?);
     }
     Ok((rows, details))
 }
