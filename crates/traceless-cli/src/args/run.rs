@@ -151,9 +151,9 @@ pub enum LockArg {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ModeArg {
-    /// In a thread of the program. It may not fork; it may start other programs
+    /// In a thread of the program, and of each copy of it that it forks
     Thread,
-    /// In a process of its own, which has the keys. The program may fork. Takes Linux 5.19, and
+    /// In a process of its own, which has the keys. Takes Linux 5.19, CAP_SYS_PTRACE to fork, and
     /// about half as long again for each fault
     Process,
 }
