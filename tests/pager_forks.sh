@@ -47,14 +47,7 @@ for record in record*; do
 done
 
 section "programs that outlive the first one"
-# shellcheck disable=SC2016
-expect 0 run --resident 16 -- \
-    bash -c '(sleep 0.5; for n in $(seq 2000); do :; done; echo late >late) &'
-for _ in $(seq 200); do
-    [ ! -s late ] || break
-    sleep 0.05
-done
-check "what goes on is served on" [ "$(cat late)" = late ]
+programs_that_outlive_the_first
 
 section "as an ordinary user"
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && [ -w "$allowed" ]; then

@@ -131,12 +131,5 @@ if run -- sh -c '(true)' 2>err; then
 fi
 # Programs that outlive the first one are served on, and the pager ends with the last.
 if run -- sh -c '(true)' 2>err; then
-    # shellcheck disable=SC2016
-    expect 0 run --resident 16 -- \
-        bash -c '(sleep 0.5; for n in $(seq 2000); do :; done; echo late >late) &'
-    for _ in $(seq 200); do
-        [ ! -s late ] || break
-        sleep 0.05
-    done
-    check "what goes on is served on" [ "$(cat late)" = late ]
+    programs_that_outlive_the_first
 fi

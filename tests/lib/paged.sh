@@ -92,6 +92,18 @@ shells_and_tools() {
     evictions=0 same --resident 64 -- git -C repository fsck --strict
 }
 
+# A copy of a program goes on when the program has ended.
+programs_that_outlive_the_first() {
+    # shellcheck disable=SC2016
+    expect 0 run --resident 16 -- \
+        bash -c '(sleep 0.5; for n in $(seq 2000); do :; done; echo late >late) &'
+    for _ in $(seq 200); do
+        [ ! -s late ] || break
+        sleep 0.05
+    done
+    check "what goes on is served on" [ "$(cat late)" = late ]
+}
+
 # Runs a command natively and paged: both print the same. The pager's options come first.
 same() {
     local options=()
