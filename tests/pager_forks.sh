@@ -46,6 +46,54 @@ for record in record*; do
     check "$record is whole" "$traceless" audit compare "$record" "$record"
 done
 
+section "many copies, one after the other"
+# Files of the pager that stay open, or stay listed as its own, would be more with each.
+cat >many.py <<'END'
+import os
+area = bytearray(range(256)) * 64
+def files():
+    return len(os.listdir("/proc/self/fd"))
+before = files()
+for n in range(150):
+    child = os.fork()
+    if child == 0:
+        os._exit(area != bytearray(range(256)) * 64)
+    assert os.waitpid(child, 0)[1] == 0, n
+assert files() == before, (before, files())
+for number in range(900, 1000):
+    try:
+        os.close(number)
+    except OSError:
+        pass
+print(area[77])
+END
+expect 0 run --resident 64 -- "$python" many.py
+check "all are right" [ "$(cat out)" = 77 ]
+expect 0 run --resident 64 --memory 8M --backing pages -- "$python" many.py
+check "all are right, with their pages in files" [ "$(cat out)" = 77 ]
+rm pages*
+expect 0 run --resident 64 --memory 8M --trace many -- "$python" many.py
+check "all are right, recorded" [ "$(cat out)" = 77 ]
+rm many*
+
+section "a program that may page no more"
+if [ "$(id -u)" -eq 0 ] && [ "$(cat "$allowed")" = 0 ] &&
+    ! setpriv --reuid 65534 --clear-groups test -r /dev/userfaultfd; then
+    expect 0 run --resident 64 -- "$python" -c "
+import os
+os.setuid(65534)
+try:
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+except BlockingIOError:
+    print('refused')"
+    check "it may not fork, and lives on" [ "$(cat out)" = refused ]
+    check "and it is said why" grep -q "fork is refused" err
+else
+    leave_out "a program that may page no more: anybody may page here"
+fi
+
 section "programs that outlive the first one"
 programs_that_outlive_the_first
 

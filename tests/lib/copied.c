@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <locale.h>
 #include <pthread.h>
+#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +18,29 @@ static char *area, *readable, *hidden, *heap_part;
 static volatile int is_done;
 static FILE *open_file;
 
-static void *wait_for_end(void *unused) {
-    while (!is_done)
-        usleep(1000);
+/* Words in memory that is paged and in memory that is not: at any moment the first is as large as
+   the second, or larger by one. */
+static volatile unsigned long *paged_word, static_word;
+
+static void *count(void *unused) {
+    for (unsigned long number = 1; !is_done; number++) {
+        *paged_word = number;
+        static_word = number;
+    }
     return unused;
+}
+
+/* Whether copies that are made meanwhile are of one moment. */
+static int are_of_one_moment(void) {
+    int right = 1, status;
+    for (int nth = 0; nth < 30; nth++) {
+        pid_t child = fork();
+        if (!child)
+            _exit(*paged_word - static_word > 1);
+        waitpid(child, &status, 0);
+        right = right && status == 0;
+    }
+    return right;
 }
 
 static char *map(int protection) {
@@ -30,6 +50,22 @@ static char *map(int protection) {
         memset(at + page * PAGE, page + 1, PAGE);
     mprotect(at, PAGES * PAGE, protection);
     return at;
+}
+
+/* Memory whose former mapping was to be zeros in copies is not. */
+static int is_kept_after_remap(void) {
+    char *at = mmap(NULL, PAGES * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(at, PAGES * PAGE, PROT_READ | PROT_WRITE);
+    madvise(at, PAGES * PAGE, MADV_WIPEONFORK);
+    char *again = map(PROT_READ | PROT_WRITE);
+    munmap(at, PAGES * PAGE);
+    char *moved = mremap(again, PAGES * PAGE, PAGES * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, at);
+    pid_t child = fork();
+    if (!child)
+        _exit(moved != at || at[PAGE] != 2);
+    int status;
+    waitpid(child, &status, 0);
+    return status == 0;
 }
 
 /* Whether the kernel may write to a byte for this process. */
@@ -83,6 +119,8 @@ static int in_copy(int depth) {
 
 int main(void) {
     setlocale(LC_ALL, "C.UTF-8");
+    /* From now on fork itself uses memory from malloc. */
+    getpwnam("root");
     signal(SIGSEGV, on_segv);
     area = map(PROT_READ | PROT_WRITE);
     readable = map(PROT_READ);
@@ -92,7 +130,9 @@ int main(void) {
     memset(break_part, 5, 3 * PAGE);
     open_file = fopen("copied.out", "w");
     pthread_t thread;
-    pthread_create(&thread, NULL, wait_for_end, NULL);
+    paged_word = malloc(PAGE);
+    *paged_word = 0;
+    pthread_create(&thread, NULL, count, NULL);
     for (int nth = 0; nth < 3; nth++) {
         int status;
         pid_t child = fork();
@@ -103,12 +143,26 @@ int main(void) {
         printf("copy %d: %d\n", nth, status);
     }
     fflush(stdout);
+    /* As a daemon does, which touches nothing of its own in between. */
+    int status;
     pid_t child = fork();
+    if (!child) {
+        setsid();
+        child = fork();
+        if (!child)
+            _exit(strcmp(heap_part + 4, " the heap"));
+        waitpid(child, &status, 0);
+        _exit(status != 0);
+    }
+    waitpid(child, &status, 0);
+    printf("a daemon: %d\n", status);
+    fflush(stdout);
+    child = fork();
     if (!child)
         *(volatile char *)8 = 1;
-    int status;
     waitpid(child, &status, 0);
     printf("a copy that touches nothing of its own: %d\n", WEXITSTATUS(status));
+    printf("kept: %d, moments: %d\n", is_kept_after_remap(), are_of_one_moment());
     is_done = 1;
     pthread_join(thread, NULL);
     printf("program: %ld %ld %s\n", sum(area), sum(readable), heap_part);

@@ -87,7 +87,7 @@ fn advise_elsewhere(address: *mut c_void, len: size_t, number: c_int) -> c_int {
         let zeroes = || call(libc::SYS_madvise, address as usize, len, zeroing(number));
         // Beside a hole all that is there becomes zeros.
         let has_changed = |result| result == 0 || errno() == libc::ENOMEM;
-        return change_elsewhere(&range, zeroes, has_changed, |_| {}).unwrap_or_else(all);
+        return change_elsewhere(&range, zeroes, has_changed, |_, _| {}).unwrap_or_else(all);
     }
     let Some(paged) = paged().filter(|_| (address as usize).is_multiple_of(PAGE_LEN)) else {
         return all();

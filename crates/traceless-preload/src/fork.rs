@@ -8,13 +8,14 @@
 use crate::libc_functions::libc_function;
 use crate::malloc::set_errno;
 use crate::own_pager::{start_copy, start_thread_of_copy};
-use crate::own_threads::{PagerStart, current_pthread};
+use crate::own_threads::{PagerStart, as_own_thread, current_pthread};
 use crate::paged_memory::{PagedMemory, paged, replace_pager};
 use crate::report::{fail, print};
-use crate::trusted_heap::{Lists, all_lists};
+use crate::segv_action::SegvAction;
+use crate::trusted_heap::{Lists, program_lists, renew_own_lists};
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use traceless_pager::paging::{
     Error, Forking, Heap, PagesCopy, Ranges, Settings, SignalsBlocked, without_signals,
@@ -35,13 +36,13 @@ unsafe impl Sync for CurrentFork {}
 
 /// The announcement and locks, held until the copy is made, in the order of their release.
 struct Fork {
-    lists: Option<[MutexGuard<'static, Lists>; 2]>,
+    lists: Option<MutexGuard<'static, Lists>>,
     pages: ForkedPages,
     heap: Option<MutexGuard<'static, Heap>>,
     ranges: Option<[MutexGuard<'static, Ranges>; 2]>,
     turn: MutexGuard<'static, ()>,
     /// From when the pages are copied. A handler would need the locks above.
-    signals: Option<(SegvAction, SignalsBlocked)>,
+    signals: Option<(Option<SegvAction>, SignalsBlocked)>,
 }
 
 /// The pages of the copy.
@@ -99,6 +100,9 @@ unsafe fn register(
 /// Announces to the pager that this thread is about to fork.
 fn announce(paged: &'static PagedMemory) -> Result<(), Error> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
+    if paged.has_this_stack() {
+        return Err(Error::Refused("the stack is in paged memory".into()));
+    }
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let copied = if let Some(client) = paged.client() {
         ForkedPages::OtherProcess(client.fork()?)
@@ -151,8 +155,8 @@ unsafe extern "C" fn before() {
         ForkedPages::OtherProcess(forking) => forking.freeze(),
         ForkedPages::Own(own) => {
             let [elsewhere, wiped] = [paged.elsewhere(), paged.wiped()];
-            let copied = paged.own_pager().ok_or(NOT_PAGED);
-            let copied = copied.and_then(|pager| own.pages.fill(pager, &elsewhere, &wiped));
+            let fill = |pager| own.pages.fill(pager, &elsewhere, &wiped);
+            let copied = as_own_thread(|| paged.own_pager().ok_or(NOT_PAGED).and_then(fill));
             fork.ranges = Some([elsewhere, wiped]);
             copied
         }
@@ -160,16 +164,26 @@ unsafe extern "C" fn before() {
     if let Err(e) = frozen {
         fail(&e);
     }
-    fork.signals = Some((SegvAction::set(), signals));
-    fork.lists = Some(all_lists());
+    fork.signals = Some((SegvAction::set(bring_in_child), signals));
+    fork.lists = Some(program_lists());
 }
 
 unsafe extern "C" fn in_parent() {
+    end_in_parent();
+}
+
+/// Ends an announced fork in the program, also one that failed.
+fn end_in_parent() {
     let Some(Fork { pages, heap, ranges, turn, signals, .. }) = take_fork() else { return };
-    if let ForkedPages::OtherProcess(forking) = pages
-        && let Err(e) = forking.in_parent()
-    {
-        fail(&e);
+    match pages {
+        ForkedPages::OtherProcess(forking) => {
+            forking.in_parent().unwrap_or_else(|e| fail(&e));
+        }
+        ForkedPages::Own(own) => {
+            if let Some(pager) = paged().and_then(PagedMemory::own_pager) {
+                own.pages.end_in_program(pager);
+            }
+        }
     }
     drop((heap, ranges, turn, signals));
 }
@@ -221,75 +235,23 @@ fn reserve_in_child() -> Option<&'static Settings> {
     match unsafe { &mut *CURRENT_FORK.0.get() } {
         Some(Fork { lists, pages: ForkedPages::Own(own), .. }) => {
             own.pages.reserve();
-            *lists = None;
+            if lists.take().is_some() {
+                renew_own_lists();
+            }
             Some(own.settings)
         }
         _ => None,
     }
 }
 
-/// The program's action for SIGSEGV, while this library's is in its place: in the copy, paged
-/// memory is missing until its pager runs, and the C library may touch it before.
-struct SegvAction;
-
-/// The program's action.
-static SAVED_ACTION: SavedAction = SavedAction(UnsafeCell::new(None));
-/// The process that is about to fork.
-static FORKING_PROCESS: AtomicU32 = AtomicU32::new(0);
-
-struct SavedAction(UnsafeCell<Option<libc::sigaction>>);
-
-// SAFETY: written by the thread that holds the turn, before the action that reads it is set.
-unsafe impl Sync for SavedAction {}
-
-impl SegvAction {
-    fn set() -> Self {
-        FORKING_PROCESS.store(std::process::id(), Relaxed);
-        // SAFETY: records of our own, and a function for a signal with information.
-        unsafe {
-            let [mut action, mut before]: [libc::sigaction; 2] = core::mem::zeroed();
-            action.sa_sigaction = bring_in_child as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
-            libc::sigaction(libc::SIGSEGV, core::ptr::null(), &raw mut before);
-            *SAVED_ACTION.0.get() = Some(before);
-            libc::sigaction(libc::SIGSEGV, &raw const action, core::ptr::null_mut());
-        }
-        Self
+/// In the copy: brings a page that is missing before its pager runs. Returns whether it was one.
+fn bring_in_child(address: usize) -> bool {
+    reserve_in_child();
+    // SAFETY: the copy has only this thread, or the other one waits.
+    match unsafe { &mut *CURRENT_FORK.0.get() } {
+        Some(Fork { pages: ForkedPages::Own(own), .. }) => own.pages.bring_early(address),
+        _ => false,
     }
-
-    /// Puts the program's action back.
-    fn restore() {
-        // SAFETY: written before, and by no other thread meanwhile.
-        if let Some(before) = unsafe { &*SAVED_ACTION.0.get() } {
-            // SAFETY: the action that was there.
-            unsafe { libc::sigaction(libc::SIGSEGV, before, core::ptr::null_mut()) };
-        }
-    }
-}
-
-impl Drop for SegvAction {
-    fn drop(&mut self) {
-        Self::restore();
-    }
-}
-
-/// The action for SIGSEGV while a copy is made. In the copy: brings the page, if one is missing.
-/// Else the access is tried again with the program's action.
-unsafe extern "C" fn bring_in_child(_: c_int, information: *mut libc::siginfo_t, _: *mut c_void) {
-    let is_child = std::process::id() != FORKING_PROCESS.load(Relaxed);
-    if is_child {
-        // SAFETY: the kernel's record of a fault, which has an address.
-        let address = unsafe { (*information).si_addr() } as usize;
-        reserve_in_child();
-        // SAFETY: the copy has only this thread.
-        if let Some(Fork { pages: ForkedPages::Own(own), .. }) =
-            unsafe { &mut *CURRENT_FORK.0.get() }
-            && own.pages.bring_early(address)
-        {
-            return;
-        }
-    }
-    SegvAction::restore();
 }
 
 /// Runs a function that forks, or refuses it.
@@ -304,7 +266,7 @@ fn fork_by(run: impl FnOnce() -> c_int) -> c_int {
     }
     let done = run();
     // The function may have failed before the fork.
-    drop(take_fork());
+    end_in_parent();
     done
 }
 

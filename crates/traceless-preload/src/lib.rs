@@ -12,8 +12,8 @@
 //! trusted memory off swap devices and out of core dumps; `syscall_filter`: system calls that the
 //! kernel refuses where pages cannot be pinned; `files`: the pager's own, which the program cannot
 //! close; `loader`: libraries that would bypass this one; `fork`: copies of the process, or why
-//! there are none; `direct_io`; `affinity`: the processors of threads, and their inheritance;
-//! `trusted_heap`: memory that is never paged.
+//! there are none; `segv_action`: pages that are missing in a copy; `direct_io`; `affinity`: the
+//! processors of threads, and their inheritance; `trusted_heap`: memory that is never paged.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod advice;
@@ -32,6 +32,7 @@ mod paged_memory;
 mod program_break;
 mod protected;
 mod report;
+mod segv_action;
 mod shutdown;
 mod startup;
 mod syscall_filter;

@@ -1,5 +1,6 @@
 //! malloc and its kin, in paged memory.
 
+use crate::own_threads::is_starting;
 use crate::paged_memory::{paged, paged_at};
 use crate::report::print;
 use crate::trusted_heap;
@@ -46,6 +47,10 @@ unsafe fn release(object: *mut u8) {
         // SAFETY: the caller's promise; what is not paged came from there, or from the loader.
         return unsafe { trusted_heap::free(object) };
     };
+    if is_starting() {
+        // A table of a thread that this copy does not have: no pager could take its pages yet.
+        return;
+    }
     let freed = memory.heap().free(at);
     match freed {
         Some(None) => {}

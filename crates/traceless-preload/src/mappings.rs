@@ -280,6 +280,7 @@ fn map_over(request: &Request) -> *mut c_void {
         let pages = pages_of(at, len);
         let is_mapped = paged.heap().is_mapped(pages);
         if is_mapped && at.is_multiple_of(PAGE_LEN) {
+            paged.wipe_in_copies(pages, false);
             paged.discard(pages);
             let protection = request.pageable().protection;
             let is_set = may_protect() && paged.protect(at, pages.count * PAGE_LEN, protection);
@@ -331,8 +332,11 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, len: size_t) -> c_int {
     let unmap = || unsafe { libc::syscall(libc::SYS_munmap, address, len) as c_int };
     let range = range_of(address, len);
     let succeeds = |result| result == 0;
-    change_elsewhere(&range, unmap, succeeds, |elsewhere| elsewhere.remove(range.clone()))
-        .unwrap_or_else(unmap)
+    let forget = |memory: &PagedMemory, elsewhere: &mut Ranges| {
+        memory.wipe_range_in_copies(range.clone(), false);
+        elsewhere.remove(range.clone());
+    };
+    change_elsewhere(&range, unmap, succeeds, forget).unwrap_or_else(unmap)
 }
 
 /// Runs `change`, a system call that makes what a range holds disappear, and `then` if it did that
@@ -341,7 +345,7 @@ pub fn change_elsewhere(
     range: &Range<usize>,
     change: impl FnOnce() -> c_int,
     has_changed: impl FnOnce(c_int) -> bool,
-    then: impl FnOnce(&mut Ranges),
+    then: impl FnOnce(&PagedMemory, &mut Ranges),
 ) -> Option<c_int> {
     let memory = paged()?;
     let pager = memory.own_pager()?;
@@ -356,7 +360,7 @@ pub fn change_elsewhere(
             has_changed(result)
         });
         if is_done.unwrap_or_else(|e| fail(&e)) {
-            then(&mut elsewhere);
+            then(memory, &mut elsewhere);
         }
         Some(result)
     })
@@ -453,6 +457,7 @@ fn move_elsewhere(
         let Some(new) = pager.relocate(from, change).unwrap_or_else(|e| fail(&e)) else {
             return Some(FAILED);
         };
+        memory.move_wiped(from, &new);
         if !keeps {
             elsewhere.remove(from.clone());
         }

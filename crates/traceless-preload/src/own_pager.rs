@@ -7,7 +7,7 @@ use crate::{protected, shutdown};
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 use traceless_pager::paging::{
-    Config, CounterFile, Counters, Error, PIN_PROGRAM_THREADS, Pager, PagerThread, PagesCopy,
+    Config, CounterFile, Counters, Error, Lock, PIN_PROGRAM_THREADS, Pager, PagerThread, PagesCopy,
     Result, Settings, SharedCounters, Wrapper,
 };
 
@@ -34,6 +34,9 @@ pub fn start_copy(
     settings: &Settings,
 ) -> Result<OwnPager> {
     protected::lock_again();
+    if settings.lock == Lock::Strict && !protected::is_locked() {
+        return Err(Error::Unlocked(rustix::io::Errno::NOMEM));
+    }
     let (pager, recording) = copy.start(thread, config)?;
     watch_for_end(settings)?;
     Ok(OwnPager { pager, recording, settings: settings.clone() })

@@ -9,6 +9,9 @@ static OWN_THREADS: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
 /// Whether a copy of the process starts its pager: then no thread does anything else.
 static IS_STARTING: AtomicBool = AtomicBool::new(false);
 
+/// The thread of the program that copies pages for a fork, by its `pthread_self`; 0 is none.
+static COPYING_THREAD: AtomicUsize = AtomicUsize::new(0);
+
 /// This thread's `pthread_self`.
 pub fn current_pthread() -> usize {
     // SAFETY: it has no conditions.
@@ -52,6 +55,20 @@ impl Drop for PagerStart {
     }
 }
 
+/// Whether a copy of the process starts its pager.
+pub fn is_starting() -> bool {
+    IS_STARTING.load(Ordering::Relaxed)
+}
+
+/// Runs `work`, which keeps pages from coming, as one of the pager's threads: what it allocates is
+/// neither paged nor waited for. One thread at a time.
+pub fn as_own_thread<T>(work: impl FnOnce() -> T) -> T {
+    COPYING_THREAD.store(current_pthread(), Ordering::Relaxed);
+    let done = work();
+    COPYING_THREAD.store(0, Ordering::Relaxed);
+    done
+}
+
 /// Number of the pager's threads.
 pub fn own_threads() -> usize {
     own_pthreads().count()
@@ -60,5 +77,7 @@ pub fn own_threads() -> usize {
 /// Whether this thread is one of the pager's.
 pub fn is_own_thread() -> bool {
     let name = current_pthread();
-    own_pthreads().any(|other| other == name) || IS_STARTING.load(Ordering::Relaxed)
+    own_pthreads().any(|other| other == name)
+        || COPYING_THREAD.load(Ordering::Relaxed) == name
+        || is_starting()
 }

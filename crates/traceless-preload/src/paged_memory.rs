@@ -205,9 +205,10 @@ impl PagedMemory {
     /// What `allocate` finds, if need be without pages that are kept.
     fn retried<T>(&self, allocate: impl Fn(&mut Heap) -> Option<T>) -> Option<T> {
         let found = allocate(&mut self.heap());
-        if found.is_some() || !self.release_kept() {
+        if found.is_some() {
             return found;
         }
+        self.release_kept();
         allocate(&mut self.heap())
     }
 
@@ -215,19 +216,27 @@ impl PagedMemory {
     pub fn free(&self, pages: Pages) {
         // They may have a protection, or be zeros in copies of the process.
         let is_special = self.is_protected.load(Relaxed) || self.has_wiped.load(Relaxed);
-        let freed = if is_special { Some(pages) } else { self.heap().keep(pages) };
-        if let Some(pages) = freed {
+        let freed = if is_special { vec![pages] } else { self.heap().keep(pages) };
+        for pages in freed {
             self.release(pages);
         }
     }
 
-    /// Releases pages that are kept for the next objects. Returns whether there were any.
-    pub fn release_kept(&self) -> bool {
+    /// Releases pages that are kept for the next objects.
+    pub fn release_kept(&self) {
         let kept = self.heap().take_all_kept();
-        for &pages in &kept {
+        for pages in kept {
             self.release(pages);
         }
-        !kept.is_empty()
+    }
+
+    /// Whether this thread's stack is paged.
+    pub fn has_this_stack(&self) -> bool {
+        let here = 0_u8;
+        let at = &raw const here as usize;
+        let is_in = |ranges: &Ranges| ranges.overlaps(&(at..at + 1));
+        (self.start..self.start + self.len).contains(&at)
+            || without_signals(|| is_in(&self.elsewhere()))
     }
 
     /// Zeroes pages that are no longer allocated, and makes them available.
@@ -330,6 +339,26 @@ impl PagedMemory {
                 all.add(range);
             } else {
                 all.remove(range);
+            }
+        });
+    }
+
+    /// Notes that memory has moved: what is zeros in copies is so at its new place, and what lay
+    /// there is gone.
+    pub fn move_wiped(&self, from: &Range<usize>, to: &Range<usize>) {
+        if !self.has_wiped.load(Relaxed) {
+            return;
+        }
+        without_signals(|| {
+            let mut all = self.wiped();
+            let len = from.len().min(to.len());
+            let kept: Vec<_> = all.gaps(from.start..from.start + len).collect();
+            all.remove(from.clone());
+            all.remove(to.clone());
+            all.add(to.start..to.start + len);
+            for gap in kept {
+                let start = gap.start - from.start + to.start;
+                all.remove(start..start + gap.len());
             }
         });
     }

@@ -32,6 +32,7 @@ fn change_end<T>(change: impl FnOnce() -> T) -> T {
         let result = change();
         let after = end();
         if after < before {
+            memory.wipe_range_in_copies(after..before, false);
             elsewhere.remove(after..before);
             // What is gone is unmapped already, and comes back as zeros.
             pager.replace(&(after..before), || true).unwrap_or_else(|e| fail(&e));

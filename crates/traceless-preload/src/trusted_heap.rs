@@ -8,6 +8,10 @@ use crate::own_threads::is_own_thread;
 use crate::protected;
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::null_mut;
+use core::sync::atomic::{
+    AtomicPtr,
+    Ordering::{Acquire, Release},
+};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::sync::{Mutex, MutexGuard};
 
@@ -17,7 +21,7 @@ const CHUNK: usize = 1 << 20;
 /// Larger objects are mapped one by one.
 const LISTED_MAX: usize = 1 << 16;
 const SIZE_MIN: usize = 64;
-const LISTS: usize = LISTED_MAX.ilog2() as usize + 1;
+const LISTS_COUNT: usize = LISTED_MAX.ilog2() as usize + 1;
 
 #[derive(Clone, Copy)]
 struct Header {
@@ -31,30 +35,49 @@ struct Header {
 
 /// The lists, and the rest of the current chunk.
 pub struct Lists {
-    free: [usize; LISTS],
+    free: [usize; LISTS_COUNT],
     chunk: usize,
     left: usize,
 }
 
-/// One for the program's threads, and one for the pager's: a thread of the program may be
+/// The lists for the program's threads. The pager's have their own: a thread of the program may be
 /// interrupted, or wait for a page, while it holds the lock, and the pager must not wait for that.
-static LISTS_OF_FREE: [Mutex<Lists>; 2] =
-    [const { Mutex::new(Lists { free: [0; LISTS], chunk: 0, left: 0 }) }; 2];
+static LISTS: Mutex<Lists> = Mutex::new(Lists::NONE);
+static OWN_LISTS: Mutex<Lists> = Mutex::new(Lists::NONE);
+/// In a copy of the process, the lists of its pager's threads: the ones above may be locked by a
+/// thread that the copy does not have.
+static OWN_LISTS_OF_COPY: AtomicPtr<Mutex<Lists>> = AtomicPtr::new(null_mut());
 
 /// The lists for this kind of thread, locked: meanwhile no other thread of this kind can allocate
 /// or free.
-pub fn lists() -> MutexGuard<'static, Lists> {
-    // Code that holds the lists does not panic; if it did, they would still be consistent.
-    LISTS_OF_FREE[usize::from(is_own_thread())]
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
+fn lists() -> MutexGuard<'static, Lists> {
+    if !is_own_thread() {
+        return program_lists();
+    }
+    // SAFETY: null, or memory that is never freed.
+    let of_copy = unsafe { OWN_LISTS_OF_COPY.load(Acquire).as_ref() };
+    locked(of_copy.unwrap_or(&OWN_LISTS))
 }
 
-/// The lists of both kinds of thread, locked: no thread can allocate or free.
-pub fn all_lists() -> [MutexGuard<'static, Lists>; 2] {
-    LISTS_OF_FREE
-        .each_ref()
-        .map(|lists| lists.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+/// The lists for the program's threads, locked.
+pub fn program_lists() -> MutexGuard<'static, Lists> {
+    locked(&LISTS)
+}
+
+fn locked(lists: &'static Mutex<Lists>) -> MutexGuard<'static, Lists> {
+    // Code that holds the lists does not panic; if it did, they would still be consistent.
+    lists.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// In a copy of the process: gives the pager's threads lists of their own. What the other process's
+/// threads have freed is not used again.
+pub fn renew_own_lists() {
+    let at = map(4096) as *mut Mutex<Lists>;
+    if !at.is_null() {
+        // SAFETY: fresh memory that is long enough, and never freed.
+        unsafe { at.write(Mutex::new(Lists::NONE)) };
+        OWN_LISTS_OF_COPY.store(at, Release);
+    }
 }
 
 /// Room for `size` bytes at a multiple of `align`, or null.
@@ -122,6 +145,8 @@ unsafe fn header_of(object: *mut u8) -> Option<Header> {
 }
 
 impl Lists {
+    const NONE: Self = Self { free: [0; LISTS_COUNT], chunk: 0, left: 0 };
+
     /// Takes `len` bytes, a power of two; 0 if there is no memory.
     fn take(&mut self, len: usize) -> usize {
         let list = len.ilog2() as usize;

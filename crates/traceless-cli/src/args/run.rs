@@ -153,7 +153,7 @@ pub enum LockArg {
 pub enum ModeArg {
     /// In a thread of the program, and of each copy of it that it forks
     Thread,
-    /// In a process of its own, which has the keys. Takes Linux 5.19, CAP_SYS_PTRACE to fork, and
-    /// about half as long again for each fault
+    /// In a process of its own, which has the keys. Takes Linux 5.19, to fork a
+    /// capability, and about half as long again for each fault
     Process,
 }

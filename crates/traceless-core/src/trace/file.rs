@@ -105,7 +105,8 @@ impl<W: Write> TraceWriter<W> {
         self.out.flush()
     }
 
-    fn write_events(&mut self) -> io::Result<()> {
+    /// Writes the events that are buffered.
+    pub(super) fn write_events(&mut self) -> io::Result<()> {
         if self.events.is_empty() {
             return Ok(());
         }

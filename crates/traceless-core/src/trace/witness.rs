@@ -54,6 +54,15 @@ impl<W: Write + Send> FileWitness<W> {
         self.with(|inner| inner.secrets.as_mut().map_or(Ok(()), |to| to.append(request)));
     }
 
+    /// Writes buffered events, so that none is left to write. Reports the first failure.
+    pub fn flush(&self) -> io::Result<()> {
+        let inner = &mut *self.0.lock().expect("no witness panics");
+        if let Some(error) = inner.failed.take() {
+            return Err(error);
+        }
+        inner.trace.as_mut().map_or(Ok(()), TraceWriter::write_events)
+    }
+
     /// Writes buffered events and the end mark; later events are dropped. Reports the first
     /// failure.
     pub fn finish(&self) -> io::Result<()> {

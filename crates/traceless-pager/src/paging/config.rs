@@ -30,6 +30,8 @@ pub struct Config {
     /// The address of the first page, if it is to be the same in each run; else the kernel chooses
     /// an address that cannot be guessed.
     pub start: Option<usize>,
+    /// Whether this process has reserved the memory at `start`, which is replaced.
+    pub is_start_reserved: bool,
     /// Whether resident pages are locked in memory.
     pub lock: Lock,
     /// The seed of random choices of victims.
@@ -62,6 +64,7 @@ impl Default for Config {
             overflow: 4096,
             evict_method: None,
             start: None,
+            is_start_reserved: false,
             lock: Lock::default(),
             seed: 0,
             pin_threads: false,

@@ -13,32 +13,38 @@ use super::config::Config;
 use super::error::{Error, Result};
 use super::faults::page_numbers::PageNumbers;
 use super::kernel::locking::{store_regions, unmap_stores};
-use super::kernel::own_files::{close_own, own_files};
+use super::kernel::own_files::{OwnNumbers, close_own, own_files};
+use super::kernel::uffd::Uffd;
 use super::pager::{Pager, PagerThread};
 use super::ranges::Ranges;
 use super::settings::{Recording, Settings};
 use crate::scheme::PageScheme;
 use crate::{PAGE_LEN, Page};
-use core::mem::ManuallyDrop;
 use core::ops::Range;
 use rustix::fd::RawFd;
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+use std::fs::File;
+use std::io::Read;
+use traceless::error::Error as StoreError;
 
 /// A copy of all pages of a program, without a pager yet.
 pub struct PagesCopy {
+    /// Declared before what has the files: no file is closed while its number is listed.
+    own_files: OwnNumbers,
     scheme: Box<dyn PageScheme>,
-    /// Never dropped by the program: what the child will write to the file is in memory of both,
-    /// and would be written twice.
-    recording: ManuallyDrop<Option<Recording>>,
+    recording: Option<Recording>,
     /// Where the pages are in the program; `None` before they are copied.
     numbers: Option<PageNumbers>,
     /// All paged memory; the pager's own is the first range.
     mappings: Vec<PagedMapping>,
     own: Range<usize>,
+    ranges: Vec<Range<usize>>,
     /// What the program's pager has.
     files: Vec<RawFd>,
     stores: Vec<Range<usize>>,
+    /// The kernel's list of mappings.
+    list: File,
     /// In the child: whether nothing else can be mapped where paged memory is to be.
     is_reserved: bool,
     /// In the child: pages that are mapped before there is a pager.
@@ -56,44 +62,61 @@ impl PagesCopy {
     /// its files. The copy has no helper processes.
     ///
     /// # Errors
-    /// There is no room for its store.
+    /// There is no room for its store; or the child could not page its memory, as after a change of
+    /// users or of the root folder.
     pub fn prepare(settings: &Settings, name: &str) -> Result<Self> {
-        let (files, stores) = (own_files().collect(), store_regions().collect());
+        Uffd::features()?;
+        let open = |path| File::open(path).map_err(|_| NO_PROC);
+        let (list, _) = (open("/proc/self/maps")?, open("/proc/self/mem")?);
+        let (files, stores): (Vec<_>, _) = (own_files().collect(), store_regions().collect());
         let alone = Settings { helpers: 0, ..settings.clone() };
-        let (scheme, recording) = alone.build_with_suffix(name)?;
+        let built = alone.build_with_suffix(name);
+        let is_new = |file: &RawFd| !files.contains(file);
+        let new_files = OwnNumbers(own_files().filter(is_new).collect());
+        let (scheme, recording) = built?;
         Ok(Self {
             scheme,
-            recording: ManuallyDrop::new(recording),
+            recording,
             numbers: None,
             mappings: vec![],
             own: 0..0,
+            ranges: vec![],
+            own_files: new_files,
             files,
             stores,
+            list,
             is_reserved: false,
             early: vec![],
         })
     }
 
     /// Copies all pages of `pager`: of its own memory, and of `elsewhere`. Pages of `wiped` become
-    /// zeros. The caller keeps other threads from changing which memory is paged.
+    /// zeros. The caller keeps other threads from changing which memory is paged, and calls
+    /// [`Self::end_in_program`] after the fork. The stack of this thread is not paged.
     ///
     /// # Errors
-    /// The store's; or the stack of this thread is paged, which must not wait for a page meanwhile.
+    /// The store's.
     pub fn fill(&mut self, pager: &Pager, elsewhere: &Ranges, wiped: &Ranges) -> Result {
-        let stack = 0_u8;
-        let stack = &raw const stack as usize;
         let (start, len) = pager.while_paused(|start, len| (start, len));
         self.own = start..start + len;
         let ranges: Vec<_> = core::iter::once(self.own.clone()).chain(elsewhere.iter()).collect();
-        if ranges.iter().any(|range| range.contains(&stack)) {
-            return Err(Error::Refused("the stack is in paged memory".into()));
-        }
-        let list = std::fs::read_to_string("/proc/self/maps")
-            .map_err(|_| Error::Configuration("/proc/self/maps cannot be read"))?;
+        let mut list = String::new();
+        self.list.read_to_string(&mut list).map_err(|_| NO_PROC)?;
         self.mappings = ranges.iter().flat_map(|range| mappings_in(&list, range)).collect();
         let is_zeros = |address| wiped.overlaps(&(address..address + PAGE_LEN));
-        self.numbers = Some(pager.copy_to(&mut *self.scheme, &ranges, is_zeros)?);
+        self.ranges = ranges;
+        self.numbers = Some(pager.copy_to(&mut *self.scheme, &self.ranges, is_zeros)?);
+        // What is left to write would be written by the program and by the child.
+        self.recording
+            .as_ref()
+            .map_or(Ok(()), |recording| recording.flush())
+            .map_err(StoreError::from)?;
         Ok(())
+    }
+
+    /// In the program, after a fork or one that failed: lets its other threads go on.
+    pub fn end_in_program(self, pager: &Pager) {
+        pager.end_fork(&self.ranges);
     }
 
     /// In the child, before [`Self::start`]: maps the page at an address, with its contents.
@@ -133,12 +156,10 @@ impl PagesCopy {
         close_own(&self.files);
         unmap_stores(&self.stores);
         self.put_early_back()?;
-        let Self { scheme, recording, numbers, mappings, own, .. } = self;
+        let Self { scheme, recording, numbers, mappings, own, own_files, .. } = self;
+        core::mem::forget(own_files);
         let numbers = numbers.ok_or(Error::Configuration("no pages were copied"))?;
-        config.start = Some(own.start);
-        // Nothing is mapped in between, as this is the only thread.
-        // SAFETY: reserved by this value, and not used.
-        let _ = unsafe { munmap(own.start as *mut _, own.len()) };
+        (config.start, config.is_start_reserved) = (Some(own.start), true);
         let pager = Pager::start_with(scheme, Some(numbers), thread, config)?;
         if mappings.iter().any(|mapping| mapping.protection.contains(WRITE_EXEC)) {
             pager.prepare_executable();
@@ -157,7 +178,7 @@ impl PagesCopy {
                 pager.register(&range)?;
             }
         }
-        Ok((pager, ManuallyDrop::into_inner(recording)))
+        Ok((pager, recording))
     }
 
     /// In the child, before anything is allocated: keeps the place of paged memory free.
@@ -189,6 +210,8 @@ impl PagesCopy {
         Ok(())
     }
 }
+
+const NO_PROC: Error = Error::Configuration("a copy could not read /proc/self");
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 const WRITE_EXEC: ProtFlags = ProtFlags::WRITE.union(ProtFlags::EXEC);

@@ -24,6 +24,8 @@ const SIZES: [usize; 28] = [
 /// The most pages that are kept, and of one object among them.
 const KEPT_MAX: usize = 256;
 const KEPT_OF_OBJECT_MAX: usize = 64;
+/// One page of so many is kept at most.
+const KEPT_SHARE: usize = 16;
 
 const NO_SPAN: u32 = u32::MAX;
 
@@ -45,6 +47,8 @@ pub struct Heap {
     free_by_len: BTreeSet<(usize, usize)>,
     /// Stretches that were freed and are not zeros, the one that was freed first in front.
     kept: Vec<Pages>,
+    /// The most pages that are kept.
+    kept_max: usize,
     /// Stretches that were allocated by the page: large objects, and mappings.
     page_runs: BTreeMap<usize, Run>,
     /// The span that each page belongs to.
@@ -80,6 +84,7 @@ impl Heap {
             free: BTreeMap::new(),
             free_by_len: BTreeSet::new(),
             kept: Vec::new(),
+            kept_max: KEPT_MAX.min(pages / KEPT_SHARE),
             page_runs: BTreeMap::new(),
             span_of: vec![NO_SPAN; pages],
             spans: Vec::new(),
@@ -204,13 +209,19 @@ impl Heap {
 
     /// Keeps pages that an object had for the next one of its size. Returns pages that are not kept
     /// (any more): the caller must make them zeros and then call [`Heap::give`].
-    pub fn keep(&mut self, pages: Pages) -> Option<Pages> {
-        if pages.count > KEPT_OF_OBJECT_MAX {
-            return Some(pages);
+    pub fn keep(&mut self, pages: Pages) -> Vec<Pages> {
+        if pages.count > KEPT_OF_OBJECT_MAX.min(self.kept_max) {
+            return vec![pages];
         }
         self.kept.push(pages);
-        let all: usize = self.kept.iter().map(|pages| pages.count).sum();
-        (all > KEPT_MAX).then(|| self.kept.remove(0))
+        let mut all: usize = self.kept.iter().map(|pages| pages.count).sum();
+        let surplus = self.kept.iter().take_while(|first| {
+            let is_surplus = all > self.kept_max;
+            all -= first.count;
+            is_surplus
+        });
+        let surplus = surplus.count();
+        self.kept.drain(..surplus).collect()
     }
 
     /// Keeps no pages any more, and returns the ones that were kept, as [`Heap::keep`] does.
@@ -366,8 +377,9 @@ mod tests {
             } else if let Some((&at, _)) = objects.range(rng.below(1 << 21) as usize..).next() {
                 objects.remove(&at);
                 let freed = heap.free(at).unwrap();
-                let freed = if step % 3 == 0 { freed } else { freed.and_then(|f| heap.keep(f)) };
-                if let Some(pages) = freed {
+                let keeps = step % 3 != 0;
+                let freed = freed.map_or(vec![], |f| if keeps { heap.keep(f) } else { vec![f] });
+                for pages in freed {
                     heap.give(pages);
                 }
                 assert!(heap.free(at).is_none(), "it was freed already");
@@ -385,24 +397,34 @@ mod tests {
 
     #[test]
     fn kept_pages_are_for_objects_of_their_size_and_few() {
-        let mut heap = Heap::new(0, 1024);
+        let mut heap = Heap::new(0, KEPT_MAX * KEPT_SHARE);
         let new = |heap: &mut Heap, pages: usize| heap.allocate(pages * PAGE_LEN, 16).unwrap();
-        let free = |heap: &mut Heap, at| heap.free(at).unwrap().and_then(|pages| heap.keep(pages));
+        let free =
+            |heap: &mut Heap, at| heap.free(at).unwrap().map_or(vec![], |pages| heap.keep(pages));
         let (at, is_zeros) = new(&mut heap, 3);
-        assert!(is_zeros && free(&mut heap, at).is_none());
+        assert!(is_zeros && free(&mut heap, at).is_empty());
         let mapped = heap.map(3 * PAGE_LEN).unwrap();
         assert_ne!(mapped, at, "a mapping is zeros");
         assert_ne!(new(&mut heap, 4).0, at);
         assert_eq!(new(&mut heap, 3), (at, false));
         let large = new(&mut heap, KEPT_OF_OBJECT_MAX + 1).0;
-        assert!(free(&mut heap, large).is_some());
+        assert_eq!(free(&mut heap, large).len(), 1);
         // The pages that were freed first are the first that are no longer kept.
-        let objects: Vec<usize> = (0..5).map(|_| new(&mut heap, KEPT_OF_OBJECT_MAX).0).collect();
-        let freed: Vec<_> = objects.iter().map(|&at| free(&mut heap, at)).collect();
-        let first = Pages { first: objects[0] / PAGE_LEN, count: KEPT_OF_OBJECT_MAX };
-        assert_eq!(freed, [None, None, None, None, Some(first)]);
-        assert_eq!(heap.take_all_kept().len(), 4);
+        let small: Vec<usize> = (0..KEPT_MAX / 2).map(|_| new(&mut heap, 2).0).collect();
+        for &at in &small {
+            assert!(free(&mut heap, at).is_empty());
+        }
+        let large = new(&mut heap, KEPT_OF_OBJECT_MAX).0;
+        let freed = free(&mut heap, large);
+        let expected: Vec<_> = small[..KEPT_OF_OBJECT_MAX / 2].iter().collect();
+        assert_eq!(freed.len(), expected.len());
+        for (pages, &&at) in freed.iter().zip(&expected) {
+            assert_eq!((pages.first, pages.count), (at / PAGE_LEN, 2));
+        }
+        let kept: usize = heap.take_all_kept().iter().map(|pages| pages.count).sum();
+        assert_eq!(kept, KEPT_MAX);
         assert!(heap.take_all_kept().is_empty());
+        assert_eq!(Heap::new(0, 8).keep(Pages { first: 0, count: 1 }).len(), 1, "few pages");
     }
 
     #[test]

@@ -108,6 +108,11 @@ impl Pager {
         without_signals(|| self.service.copy_own_to(scheme, ranges, is_zeros))
     }
 
+    /// Lets all threads go on after the fork for which pages were copied.
+    pub fn end_fork(&self, ranges: &[Range<usize>]) {
+        without_signals(|| self.service.end_fork(ranges));
+    }
+
     /// First byte of the memory. The caller answers for how it uses the memory.
     pub fn start_of_memory(&self) -> *mut u8 {
         self.service.arena().start() as *mut u8

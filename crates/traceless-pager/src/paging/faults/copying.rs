@@ -64,8 +64,9 @@ impl FaultService {
     }
 
     /// Makes a copy of the pages of this process, in `scheme`, and returns where the pages are in
-    /// the program. Pages that are to be zeros there, by their addresses, are left out. Threads
-    /// that write to `ranges`, which hold all pages, wait until all pages are copied.
+    /// the program. Pages that are to be zeros there, by their addresses, are left out. From the
+    /// copy to [`Self::end_fork`] all threads but this one wait that write to `ranges`, which hold
+    /// all pages: what they write elsewhere meanwhile agrees with the copy.
     pub fn copy_own_to(
         &self,
         scheme: &mut dyn PageScheme,
@@ -76,17 +77,26 @@ impl FaultService {
         // The copy inherits where this thread may run.
         state.pinning.suspend();
         // What the program has unmapped by itself cannot be protected, and has no pages.
-        let set_protection = |protects| {
-            for range in ranges {
-                self.arena.protect_range(range, protects);
-            }
-        };
-        set_protection(true);
+        for range in ranges {
+            self.arena.protect_range(range);
+        }
+        state.forking = Some(rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned());
+        // They fault again when the fork is done.
+        state.waiting.clear();
         let keeps = |_, address| !is_zeros(address);
         let put = |page, _, contents: &mut Page| put_away(scheme, page, contents);
-        let copied = self.for_each_page(state, keeps, put);
-        set_protection(false);
-        copied.map(|()| state.numbers.clone())
+        self.for_each_page(state, keeps, put)?;
+        Ok(state.numbers.clone())
+    }
+
+    /// Lets all threads go on after a fork, also after one that failed.
+    pub fn end_fork(&self, ranges: &[Range<usize>]) {
+        let state = &mut *self.state();
+        if state.forking.take().is_some() {
+            for range in ranges {
+                self.arena.unprotect_range(range);
+            }
+        }
     }
 
     /// Sets where the pages of a copy are in the program.

@@ -80,6 +80,8 @@ pub struct State {
     pub(super) waiting: VecDeque<WaitingFault>,
     /// Pages that are in the scheme only.
     pub(super) outside: u64,
+    /// The thread that forks, from when the pages are copied: only it gets pages.
+    pub(super) forking: Option<u32>,
 }
 
 impl State {
@@ -136,6 +138,7 @@ impl FaultService {
             ticks: None,
             waiting: VecDeque::new(),
             outside,
+            forking: None,
         };
         #[cfg(test)]
         let skips_idle_ticks = config.skips_idle_ticks;
@@ -249,7 +252,11 @@ impl FaultService {
         }
         let begun = clock.now();
         let state = &mut *self.state();
-        if protected {
+        if state.forking.is_some_and(|thread| thread != message.thread()) {
+            // Its access is tried again when the fork is done.
+        } else if protected && state.forking.is_some() {
+            self.arena.unprotect(address)?;
+        } else if protected {
             // The page has left since then: the thread that waits tries its access again.
             self.arena.wake(address)?;
         } else if state.is_resident(address) {

@@ -4,7 +4,7 @@ use super::evict::EvictMethod;
 use super::locking;
 use super::memory::{self, Mapping, lengthen};
 use super::own_pages::OwnPages;
-use super::uffd::{FEATURE_WP, Uffd, is_missing};
+use super::uffd::{FEATURE_WP, Uffd};
 use crate::paging::config::Config;
 use crate::paging::error::{Error, Result};
 use crate::{PAGE_LEN, Page};
@@ -59,7 +59,10 @@ impl Arena {
     pub fn new(pages: usize, places: usize, config: &Config, method: EvictMethod) -> Result<Self> {
         let len = pages.checked_add(places + 2).and_then(|pages| pages.checked_mul(PAGE_LEN));
         let len = len.ok_or(Error::Configuration("too many pages"))?;
-        let mapping = Mapping::paged(len, config.start)?;
+        let mapping = match config.start {
+            Some(start) if config.is_start_reserved => Mapping::paged_over_reserved(len, start),
+            start => Mapping::paged(len, start),
+        }?;
         let features = method.features()?;
         let uffd = Uffd::with_features(features)?;
         let start = mapping.start();
@@ -292,10 +295,10 @@ impl Arena {
         }
     }
 
-    /// The same for a page of this process, if it is there: the program may have unmapped or
-    /// discarded it by a system call of its own. To read it then would be a fault.
+    /// The same for a page of this process, if there is memory: the program may have unmapped it by
+    /// a system call of its own. A page that it has discarded so is zeros.
     pub fn read_if_there(&self, address: usize, into: &mut Page) -> Result<bool> {
-        if self.is_own() && is_missing(address) != Ok(false) {
+        if self.is_own() && !self.is_present(address)? {
             return Ok(false);
         }
         self.read(address, into).map(|()| true)
@@ -306,12 +309,33 @@ impl Arena {
         self.read(self.place(place), into)
     }
 
-    /// Lets threads that write to a range of this process wait, or go on.
-    pub fn protect_range(&self, range: &Range<usize>, protects: bool) {
+    /// Lets threads that write to a range of this process wait.
+    pub fn protect_range(&self, range: &Range<usize>) {
+        self.set_protection(range, true);
+    }
+
+    /// Lets threads go on that write to a range of this process, or wait for a page of it: they try
+    /// their access again.
+    pub fn unprotect_range(&self, range: &Range<usize>) {
+        self.set_protection(range, false);
+        // What the program has unmapped by itself has no thread that waits.
+        let _ = self.uffd.wake_all(range.start, range.len());
+    }
+
+    fn set_protection(&self, range: &Range<usize>, protects: bool) {
         if !self.own().protects {
             return;
         }
         while self.uffd.protect_range(range.start, range.len(), protects) == Err(Errno::AGAIN) {}
+    }
+
+    /// Lets a thread go on that writes to a page which is protected.
+    pub fn unprotect(&self, address: usize) -> Result {
+        match self.uffd.unprotect(address) {
+            // The page has left since then, or its memory; or its access is tried again.
+            Ok(()) | Err(Errno::NOENT | Errno::AGAIN) => self.wake(address),
+            Err(e) => Err(Error::os("a page stays protected", e)),
+        }
     }
 
     /// The frame of the page that left last: where it was moved to, or the spare one.

@@ -45,10 +45,20 @@ impl Mapping {
     /// does not inherit them: it would find zeros where pages are away. Core dumps leave them out.
     /// They begin at the address `wanted`, if one is given.
     pub fn paged(len: usize, wanted: Option<usize>) -> Result<Self> {
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        Self::paged_with(len, wanted, MapFlags::empty())
+    }
+
+    /// The same, in the place of what this process reserved at the address `at`.
+    pub fn paged_over_reserved(len: usize, at: usize) -> Result<Self> {
+        Self::paged_with(len, Some(at), MapFlags::FIXED)
+    }
+
+    fn paged_with(len: usize, wanted: Option<usize>, how: MapFlags) -> Result<Self> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | how;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let address = wanted.map_or(core::ptr::null_mut(), core::ptr::without_provenance_mut);
-        // SAFETY: a fresh mapping: where something lies at that address, the kernel takes another.
+        // SAFETY: a fresh mapping: where something lies at that address, the kernel takes another,
+        // unless it is to replace what nothing uses.
         let start = unsafe { mmap_anonymous(address, len, protection, flags) };
         let mapping = Self::from_kernel(start, len)?;
         if wanted.is_some_and(|wanted| wanted != mapping.start()) {

@@ -36,6 +36,17 @@ pub fn own_files() -> impl Iterator<Item = RawFd> {
         .filter_map(|entry| entry.load(Relaxed).checked_sub(1).filter(|&file| file >= 0))
 }
 
+/// Numbers among [`own_files`] until this is dropped, right before the files are closed.
+pub struct OwnNumbers(pub Vec<RawFd>);
+
+impl Drop for OwnNumbers {
+    fn drop(&mut self) {
+        for &file in &self.0 {
+            replace(file + 1, 0);
+        }
+    }
+}
+
 /// Closes files that a process before its fork had: no value in this process uses them any more.
 pub fn close_own(files: &[RawFd]) {
     for &file in files {

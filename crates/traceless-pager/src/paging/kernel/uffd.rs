@@ -287,7 +287,7 @@ impl AsFd for Uffd {
 }
 
 /// Whether no memory is mapped in the page at an address of this process.
-pub fn is_missing(page: usize) -> Result<bool, Errno> {
+fn is_missing(page: usize) -> Result<bool, Errno> {
     let mut residency = 0_u8;
     // SAFETY: the kernel writes one byte for a range of one page, and touches no page of it.
     match unsafe { libc::mincore(page as *mut _, crate::PAGE_LEN, &raw mut residency) } {

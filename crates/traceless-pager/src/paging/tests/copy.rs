@@ -80,7 +80,8 @@ impl Memory {
             // SAFETY: it ends the copy at once.
             unsafe { libc::_exit(outcome as i32) };
         }
-        drop((copy, turn));
+        copy.end_in_program(&self.pager);
+        drop(turn);
         let status = status_of(child);
         assert!(libc::WIFEXITED(status), "{status:x}");
         let all = [
@@ -235,7 +236,8 @@ fn a_copy_is_of_one_moment() {
                 // SAFETY: it ends the copy at once.
                 unsafe { libc::_exit(i32::from(!is_right)) };
             }
-            drop((copy, turn));
+            copy.end_in_program(&memory.pager);
+            drop(turn);
             status_of(child) == 0
         });
         is_done.store(true, SeqCst);
