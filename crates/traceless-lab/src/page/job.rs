@@ -166,9 +166,9 @@ impl Workshop {
                 return Ok(Err(NoResult::Failed(words)));
             }
         };
-        eprint_line(&format!("{place} {}: {seconds:.1} s", job.id));
         let stored = json!({ "report": report, "seconds": seconds });
         self.results.store(&key, &job.whole_input(&self.cpu), &stored)?;
+        eprint_line(&format!("{place} {}: {seconds:.1} s", job.id));
         Ok(Ok(Outcome::of(&stored, false)))
     }
 
