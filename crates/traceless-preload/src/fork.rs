@@ -108,6 +108,7 @@ fn announce(paged: &'static PagedMemory) -> Result<(), Error> {
         ForkedPages::OtherProcess(client.fork()?)
     } else {
         let settings = &paged.own().ok_or(NOT_PAGED)?.settings;
+        SegvAction::prepare().map_err(|e| Error::Refused(e.to_string()))?;
         let nth = COUNT.fetch_add(1, Relaxed) + 1;
         let name = format!("{}-{nth}", std::process::id());
         let copy = without_signals(|| PagesCopy::prepare(settings, &name))?;
@@ -151,6 +152,7 @@ unsafe extern "C" fn before() {
     paged.release_kept();
     let signals = SignalsBlocked::all_but(libc::SIGSEGV);
     fork.heap = Some(paged.heap());
+    let mut action = None;
     let frozen = match &mut fork.pages {
         ForkedPages::OtherProcess(forking) => forking.freeze(),
         ForkedPages::Own(own) => {
@@ -158,13 +160,14 @@ unsafe extern "C" fn before() {
             let fill = |pager| own.pages.fill(pager, &elsewhere, &wiped);
             let copied = as_own_thread(|| paged.own_pager().ok_or(NOT_PAGED).and_then(fill));
             fork.ranges = Some([elsewhere, wiped]);
+            action = Some(SegvAction::set(bring_in_child));
             copied
         }
     };
     if let Err(e) = frozen {
         fail(&e);
     }
-    fork.signals = Some((SegvAction::set(bring_in_child), signals));
+    fork.signals = Some((action, signals));
     fork.lists = Some(program_lists());
 }
 
@@ -233,11 +236,13 @@ fn bring_locale() {
 fn reserve_in_child() -> Option<&'static Settings> {
     // SAFETY: this is the only thread, or the only one that does not wait.
     match unsafe { &mut *CURRENT_FORK.0.get() } {
-        Some(Fork { lists, pages: ForkedPages::Own(own), .. }) => {
+        Some(Fork { lists, pages: ForkedPages::Own(own), heap, .. }) => {
             own.pages.reserve();
             if lists.take().is_some() {
                 renew_own_lists();
             }
+            // The C library may resize tables of threads, which are paged.
+            *heap = None;
             Some(own.settings)
         }
         _ => None,

@@ -5,6 +5,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU8, Ordering::SeqCst};
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use traceless_pager::PAGE_LEN;
 
@@ -27,9 +28,23 @@ unsafe impl Sync for ActionCell {}
 static MARK: AtomicPtr<AtomicU8> = AtomicPtr::new(null_mut());
 
 impl SegvAction {
-    /// Sets the action; `None` if the kernel lacks a page for it.
-    pub fn set(bring: BringPage) -> Option<Self> {
-        mark()?.store(1, SeqCst);
+    /// Maps what [`Self::set`] needs.
+    pub fn prepare() -> Result<(), Errno> {
+        if MARK.load(SeqCst).is_null() {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: a fresh mapping at an address that the kernel chooses.
+            let page =
+                unsafe { mmap_anonymous(null_mut(), PAGE_LEN, protection, MapFlags::PRIVATE) }?;
+            // SAFETY: contents stay as they are in this process.
+            unsafe { madvise(page, PAGE_LEN, Advice::LinuxWipeOnFork) }?;
+            MARK.store(page.cast(), SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Sets the action, once it was prepared.
+    pub fn set(bring: BringPage) -> Self {
+        mark().store(1, SeqCst);
         // SAFETY: records of our own, and a function for a signal with information. It does not run
         // on a stack of its own, which may be missing in the copy.
         unsafe {
@@ -40,7 +55,7 @@ impl SegvAction {
             *SAVED.0.get() = Some((before, bring));
             libc::sigaction(libc::SIGSEGV, &raw const action, null_mut());
         }
-        Some(Self(()))
+        Self(())
     }
 }
 
@@ -59,19 +74,10 @@ fn restore() {
     }
 }
 
-/// The page that is zeros in copies.
-fn mark() -> Option<&'static AtomicU8> {
-    if MARK.load(SeqCst).is_null() {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping at an address that the kernel chooses.
-        let page = unsafe { mmap_anonymous(null_mut(), PAGE_LEN, protection, MapFlags::PRIVATE) };
-        let page = page.ok()?;
-        // SAFETY: contents stay as they are in this process.
-        unsafe { madvise(page, PAGE_LEN, Advice::LinuxWipeOnFork) }.ok()?;
-        MARK.store(page.cast(), SeqCst);
-    }
-    // SAFETY: a mapping that stays.
-    unsafe { MARK.load(SeqCst).as_ref() }
+/// The number in the page that is zeros in copies.
+fn mark() -> &'static AtomicU8 {
+    // SAFETY: a mapping that stays, which each action was prepared with.
+    unsafe { &*MARK.load(SeqCst) }
 }
 
 /// In the copy: brings the page, if one is missing. Else runs the program's action.
@@ -79,7 +85,7 @@ unsafe extern "C" fn act(signal: c_int, information: *mut libc::siginfo_t, conte
     type WithInformation = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
     // SAFETY: written before this action was set.
     let Some((before, bring)) = (unsafe { &*SAVED.0.get() }) else { return };
-    let is_copy = mark().is_none_or(|mark| mark.load(SeqCst) == 0);
+    let is_copy = mark().load(SeqCst) == 0;
     // SAFETY: the kernel's record of a fault, which has an address.
     if is_copy && bring(unsafe { (*information).si_addr() } as usize) {
         return;

@@ -28,7 +28,7 @@ impl StandbyList {
 
     /// Whether the page is on the list.
     pub fn contains(&self, page: usize) -> bool {
-        self.order.iter().any(|&(listed, _)| listed == page)
+        self.place_of(page).is_some()
     }
 
     /// The place of the page, if it is on the list.

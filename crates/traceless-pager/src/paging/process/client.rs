@@ -145,15 +145,12 @@ impl Client {
         })
     }
 
-    /// Prepares a fork: gets the files that the copy will need. Refused where the kernel does not
-    /// report forks, and where the pager has no room for the copy.
+    /// Prepares a fork: gets the files that the copy will need. The stack of this thread is not
+    /// paged. Refused where the kernel does not report forks, and where the pager has no room for
+    /// the copy.
     pub fn fork(&self) -> Result<Forking<'_>> {
-        let stack = 0u8;
         if !self.may_fork {
             return Err(Error::Refused("it takes CAP_SYS_PTRACE".into()));
-        }
-        if (self.start..self.start + self.len).contains(&(&raw const stack as usize)) {
-            return Err(Error::Refused("the stack is in paged memory".into()));
         }
         let child = without_signals(|| {
             let mut received =
