@@ -136,7 +136,7 @@ expect 127 run -- ./no-such-program
 expect 126 run -- ./numbers
 expect 125 run --resident 7 -- true
 gcc -static -O1 "$lib/pages.c" -o static
-expect 125 run -- ./static
+expect 125 run --mode process -- ./static
 check "what is linked statically is refused" grep -q statically err
 expect 125 run --backing /proc/none -- true
 

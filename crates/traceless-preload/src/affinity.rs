@@ -1,6 +1,6 @@
 //! The processors on which threads of the program run, which the program chooses. The pager may pin
 //! a thread that faults often to a processor. It is released before the program reads or changes
-//! its affinity, and before it starts a thread or process that would inherit it.
+//! its affinity, and before it starts a thread or process that would inherit it (`spawners`).
 
 use crate::libc_functions::libc_function;
 use crate::own_threads::current_pthread;
@@ -9,13 +9,13 @@ use core::ffi::c_int;
 use libc::{cpu_set_t, pid_t, pthread_t, size_t};
 
 /// Releases a thread from its processor: for some faults, or for good.
-fn unpin_thread(thread: u32, for_good: bool) {
+pub fn unpin_thread(thread: u32, for_good: bool) {
     if let Some(paged) = paged() {
         paged.unpin_thread(thread, for_good);
     }
 }
 
-fn own_number() -> u32 {
+pub fn own_number() -> u32 {
     // SAFETY: it has no conditions.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
 }
@@ -107,79 +107,5 @@ pub unsafe extern "C" fn pthread_setaffinity_np(
     unsafe {
         unpin_thread(number_of(thread), true);
         libc_function!(pthread_setaffinity_np, OfPthread<*const cpu_set_t>)(thread, size, set)
-    }
-}
-
-/// Functions that start threads, processes or another program. Only on this kind of processor can
-/// this library intercept them; elsewhere the pager pins no thread.
-#[cfg(target_arch = "x86_64")]
-mod spawners {
-    use super::{own_number, unpin_thread};
-    use crate::libc_functions::{Function, address_of};
-    use core::ffi::c_void;
-
-    /// Releases this thread, and returns the address of the C library's function.
-    extern "C" fn prepare(function: Function) -> *mut c_void {
-        unpin_thread(own_number(), false);
-        address_of(function)
-    }
-
-    /// Functions that replace the C library's: each calls `prepare`, and jumps to the C library's
-    /// function. They leave the stack as it was: `vfork` returns to it twice, and it holds further
-    /// arguments.
-    macro_rules! spawners {
-        ($($name:ident,)*) => {
-            $(
-                /// As of the C library.
-                ///
-                /// # Safety
-                /// As of the C library.
-                #[unsafe(no_mangle)]
-                #[unsafe(naked)]
-                pub unsafe extern "C" fn $name() {
-                    core::arch::naked_asm!(
-                        "push rdi",
-                        "push rsi",
-                        "push rdx",
-                        "push rcx",
-                        "push r8",
-                        "push r9",
-                        "push rax",
-                        "mov edi, {function}",
-                        "call {prepare}",
-                        "mov r11, rax",
-                        "pop rax",
-                        "pop r9",
-                        "pop r8",
-                        "pop rcx",
-                        "pop rdx",
-                        "pop rsi",
-                        "pop rdi",
-                        "jmp r11",
-                        function = const Function::$name as usize,
-                        prepare = sym prepare,
-                    )
-                }
-            )*
-        };
-    }
-
-    spawners! {
-        pthread_create,
-        vfork,
-        clone,
-        posix_spawn,
-        posix_spawnp,
-        system,
-        popen,
-        execl,
-        execle,
-        execlp,
-        execv,
-        execve,
-        execvp,
-        execvpe,
-        fexecve,
-        execveat,
     }
 }

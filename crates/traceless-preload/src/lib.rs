@@ -13,7 +13,9 @@
 //! kernel refuses where pages cannot be pinned; `files`: the pager's own, which the program cannot
 //! close; `loader`: libraries that would bypass this one; `fork`: copies of the process, or why
 //! there are none; `segv_action`: pages that are missing in a copy; `direct_io`; `affinity`: the
-//! processors of threads, and their inheritance; `trusted_heap`: memory that is never paged.
+//! processors of threads; `spawners`: functions that start threads and programs; `loader_command`:
+//! how programs that load no library are run; `trusted_heap`: memory that is never paged;
+//! `static_program`: programs that load no library; `stand_in`: whether this process's is one.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod advice;
@@ -23,6 +25,7 @@ mod files;
 mod fork;
 mod libc_functions;
 mod loader;
+mod loader_command;
 mod locking;
 mod malloc;
 mod mappings;
@@ -34,7 +37,12 @@ mod protected;
 mod report;
 mod segv_action;
 mod shutdown;
+#[cfg(target_arch = "x86_64")]
+mod spawners;
+mod stand_in;
 mod startup;
+#[cfg(target_arch = "x86_64")]
+mod static_program;
 mod syscall_filter;
 mod trusted_heap;
 

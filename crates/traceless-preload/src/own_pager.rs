@@ -3,7 +3,7 @@
 use crate::own_threads::register_own_thread;
 use crate::paged_memory::OwnPager;
 use crate::report::fail;
-use crate::{protected, shutdown};
+use crate::{protected, shutdown, stand_in};
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 use traceless_pager::paging::{
@@ -53,7 +53,8 @@ fn config(settings: &Settings) -> Result<Config> {
         frames: settings.resident,
         policy: settings.policy,
         overflow: settings.overflow,
-        pin_threads: PIN_PROGRAM_THREADS,
+        // A program that is linked statically starts threads without this library.
+        pin_threads: PIN_PROGRAM_THREADS && !stand_in::loads_program(),
         pace: settings.pace,
         evict_method: settings.evict_method,
         lock: settings.lock,

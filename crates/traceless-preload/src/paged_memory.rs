@@ -2,8 +2,8 @@
 
 use crate::own_threads::is_own_thread;
 use crate::report::{fail, print};
-use crate::{protected, syscall_filter};
-use core::ffi::c_int;
+use crate::{protected, stand_in, syscall_filter};
+use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicUsize,
@@ -81,9 +81,20 @@ pub fn note_unpaged() {
     const OWN_LIBRARY: &str = "/libtraceless_preload.so";
     if let Some(pager) = PAGED.get().and_then(PagedMemory::own_pager) {
         pager.note_unpaged(|start, name| {
-            protected::is_protected(start) || name.ends_with(OWN_LIBRARY)
+            protected::is_protected(start) || name.ends_with(OWN_LIBRARY) || is_librarys(start)
         });
     }
+}
+
+/// Whether an address lies in a library that only this one uses, as the program is linked
+/// statically.
+fn is_librarys(address: usize) -> bool {
+    // SAFETY: an address to look for, and a record of ours.
+    stand_in::loads_program()
+        && unsafe {
+            let mut object: libc::Dl_info = core::mem::zeroed();
+            libc::dladdr(address as *const c_void, &raw mut object) != 0
+        }
 }
 
 /// The paged memory, once there is any. `None` for the pager's own threads.

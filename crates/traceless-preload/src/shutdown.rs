@@ -4,7 +4,8 @@
 //! killed, and then kills the process.
 
 use crate::own_threads::{is_own_thread, own_threads};
-use crate::paged_memory::note_unpaged;
+use crate::paged_memory::{note_unpaged, recording};
+use crate::report::print;
 use core::time::Duration;
 use traceless_pager::paging::{Wrapper, spawn};
 
@@ -16,6 +17,15 @@ const NOTED_EVERY: u32 = 10;
 
 /// Index of the first thread's status among the fields after its name.
 const STATUS_FIELD: usize = 49;
+
+/// Completes what is recorded. Later page moves are not.
+pub fn finish() {
+    note_unpaged();
+    let Some(recording) = recording() else { return };
+    if let Err(e) = recording.finish() {
+        print(&format!("the trace is not complete: {e}"));
+    }
+}
 
 /// Starts the thread that polls. It calls `first` before anything else.
 pub fn start_watcher(first: fn(), wrapper: Option<Wrapper>) -> Result<(), rustix::io::Errno> {

@@ -1,15 +1,33 @@
 //! From the library's loading to the moment when the program's memory is paged.
 
 use crate::paged_memory::{self, Memory, PagedMemory};
-use crate::report::{fail, print};
-use crate::{fork, libc_functions, own_pager, protected};
+use crate::report::fail;
+#[cfg(target_arch = "x86_64")]
+use crate::static_program;
+use crate::{fork, libc_functions, loader_command, own_pager, protected, shutdown, stand_in};
+use core::ffi::{c_char, c_int};
 use traceless_pager::paging::{Client, Result, Settings, VARIABLE};
+
+type Init = extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char);
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static INIT: extern "C" fn() = init;
+static INIT: Init = init;
 
-extern "C" fn init() {
+extern "C" fn init(_: c_int, arguments: *mut *mut c_char, environment: *mut *mut c_char) {
+    // SAFETY: the dynamic loader passes the program's lists.
+    unsafe { stand_in::look_at(arguments) };
+    begin();
+    #[cfg(target_arch = "x86_64")]
+    if stand_in::loads_program() {
+        // SAFETY: the same lists; nothing else of the process runs.
+        unsafe { static_program::run(arguments, environment) }
+    }
+    let _ = environment;
+}
+
+fn begin() {
+    loader_command::prepare();
     let Ok(text) = std::env::var(VARIABLE) else { return };
     libc_functions::find_all();
     protected::protect_large_memory();
@@ -28,13 +46,8 @@ extern "C" fn init() {
 #[unsafe(link_section = ".fini_array")]
 static FINI: extern "C" fn() = fini;
 
-/// Completes what is recorded. Later page moves are not.
 extern "C" fn fini() {
-    paged_memory::note_unpaged();
-    let Some(recording) = paged_memory::recording() else { return };
-    if let Err(e) = recording.finish() {
-        print(&format!("the trace is not complete: {e}"));
-    }
+    shutdown::finish();
 }
 
 fn start(settings: &Settings) -> Result<PagedMemory> {

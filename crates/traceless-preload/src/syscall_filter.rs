@@ -30,7 +30,7 @@ const OPENAT2: u32 = 437;
 /// The system calls of x86-64's other ABI (x32) have the same numbers with this bit.
 const X32_BIT: u32 = 1 << 30;
 
-const AUDIT_ARCH: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
+pub const AUDIT_ARCH: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
 
 /// From now on the calls are refused to this thread, and to all threads and processes it starts.
 pub fn install() -> Result<(), &'static str> {
@@ -56,14 +56,14 @@ fn is_installed() -> bool {
     probed == -1 && unsafe { *libc::__errno_location() } == PRESENT
 }
 
-fn load_filter(program: &sock_fprog) -> bool {
+pub fn load_filter(program: &sock_fprog) -> bool {
     let flags: c_ulong = 0;
     // SAFETY: a program of that length, which the kernel copies.
     unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, program) == 0 }
 }
 
 /// An unprivileged process may install a filter only if no program that it runs gains privileges.
-fn forbid_new_privileges() -> bool {
+pub fn forbid_new_privileges() -> bool {
     // SAFETY: it changes what `exec` does, and nothing else.
     unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 }
 }
@@ -85,20 +85,20 @@ fn has_bits(argument: usize, bits: u32) -> Condition {
     Condition { argument, code: libc::BPF_JSET, value: bits }
 }
 
-fn instruction(code: u32, k: u32) -> sock_filter {
+pub fn instruction(code: u32, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-fn load(at: usize) -> sock_filter {
+pub fn load(at: usize) -> sock_filter {
     instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at as u32)
 }
 
-fn return_code(with: u32) -> sock_filter {
+pub fn return_code(with: u32) -> sock_filter {
     instruction(libc::BPF_RET | libc::BPF_K, with)
 }
 
 /// Goes on if the comparison holds; else skips `else_skip` instructions.
-fn continue_if(code: u32, k: u32, else_skip: usize) -> sock_filter {
+pub fn continue_if(code: u32, k: u32, else_skip: usize) -> sock_filter {
     let jf = u8::try_from(else_skip).expect("a rule is short");
     sock_filter { jf, ..instruction(libc::BPF_JMP | code | libc::BPF_K, k) }
 }

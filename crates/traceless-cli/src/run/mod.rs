@@ -20,8 +20,8 @@ use std::time::Duration;
 use traceless_block::detwo::Refresh;
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{
-    self, EvictMethod, Exit, Lock, PagerProcess, Policy, ProgramCounters, ProgramError, Scheme,
-    Settings, StatsSocket, Summary, VARIABLE, find_program,
+    self, EvictMethod, Exit, Lock, PageableProgram, PagerProcess, Policy, ProgramCounters,
+    ProgramError, Scheme, Settings, StaticProgram, StatsSocket, Summary, VARIABLE, find_program,
 };
 use traceless_pager::slots::Cipher;
 
@@ -91,7 +91,7 @@ pub fn run(args: &RunArgs) -> u8 {
 
 /// A program that can be paged, and the library that pages it.
 pub struct PagedCommand {
-    program: PathBuf,
+    program: PageableProgram,
     library: PathBuf,
 }
 
@@ -103,7 +103,15 @@ impl PagedCommand {
 
     /// The command that starts the program, paged with these settings.
     pub fn command(&self, settings: &Settings) -> Command {
-        let mut command = Command::new(&self.program);
+        let path = &self.program.path;
+        let mut command = match &self.program.static_program {
+            None => Command::new(path),
+            Some(program) => {
+                let mut command = Command::new(StaticProgram::LOADER);
+                command.args(program.loader_arguments(&self.library, path.as_os_str()));
+                command
+            }
+        };
         command.env("LD_PRELOAD", with_library(&self.library)).env(VARIABLE, settings.encode());
         command
     }
@@ -112,6 +120,10 @@ impl PagedCommand {
 fn try_run(args: &RunArgs) -> Result<u8, RunError> {
     options::check(args).map_err(RunError::Option)?;
     let prepared = PagedCommand::find(&args.command[0])?;
+    let mode = options::mode(args);
+    if let (ModeArg::Process, Some(program)) = (mode, &prepared.program.static_program) {
+        return Err(ProgramError::Static(program.path.clone()).into());
+    }
     let folder = CounterFolder::new()?;
     let mut settings = settings(args, folder.path())?;
     settings.check()?;
@@ -119,7 +131,6 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
     memory_limit::check(&settings)?;
     let _socket = stats_socket(args, &settings, folder.path())?;
     let _dashboard = live::start(args, &mut settings, folder.path())?;
-    let mode = options::mode(args);
     let mut pager = match mode {
         ModeArg::Thread => None,
         ModeArg::Process => Some(pager(&settings)?),
@@ -129,7 +140,7 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
         .command(&settings)
         .args(&args.command[1..])
         .spawn()
-        .map_err(|e| RunError::Io(prepared.program.display().to_string(), e))?;
+        .map_err(|e| RunError::Io(prepared.program.path.display().to_string(), e))?;
     let process = child.id();
     let status = wait(child, args.stats.as_deref(), folder.path())?;
     let end = pager.as_mut().map(|pager| pager.exit_of(process));

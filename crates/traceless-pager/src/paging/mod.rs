@@ -21,11 +21,13 @@
 //! | `stats_socket` (feature) | a socket that says what paging does |
 //! | `unpaged` | what of a process's memory is not paged |
 //! | `number_file` | counters, and what a live page shows, in files that several processes map |
+//! | `elf` | the headers of programs' files |
 //! | `error` | what can go wrong |
 
 mod config;
 mod copy;
 mod counters;
+mod elf;
 mod error;
 mod faults;
 mod heap;
@@ -50,6 +52,7 @@ mod wrapper;
 pub use config::{Config, PIN_PROGRAM_THREADS, SharedCounters, abort};
 pub use copy::PagesCopy;
 pub use counters::{CounterFile, Counters, Summary};
+pub use elf::{ElfHeaders, Segment};
 pub use error::{Error, Result};
 pub use faults::frames::Policy;
 pub use faults::pace::{Pace, TICKS_PER_SECOND_MAX, Ticks};
@@ -64,7 +67,7 @@ pub use kernel::threads::{SignalsBlocked, spawn, without_signals};
 pub use number_file::{ActivityFile, AtomicNumbers, NumberFile};
 pub use pager::{Pager, PagerThread};
 pub use process::{Client, Exit, Forking, PagerProcess, serve};
-pub use program::{ProgramError, find_program};
+pub use program::{PageableProgram, ProgramError, StaticProgram, find_program};
 pub use program_counters::ProgramCounters;
 pub use ranges::Ranges;
 pub use refresh::scheme::{HelperDetWo, RefreshMode};

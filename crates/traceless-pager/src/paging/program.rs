@@ -1,5 +1,6 @@
 //! Finding a program, and checking whether it can be paged.
 
+use super::elf::{ElfHeaders, number};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
@@ -9,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// The most scripts in a row that name each other as interpreters.
 const SCRIPTS_MAX: usize = 4;
+
+/// Whether programs that are linked statically can be paged on this kind of processor.
+const LOADS_STATIC: bool = cfg!(target_arch = "x86_64");
 
 /// Why a program cannot be paged.
 #[derive(Debug, thiserror::Error)]
@@ -20,8 +24,11 @@ pub enum ProgramError {
     /// The file is no program, or this user may not run it.
     #[error("{}: it cannot be executed", .0.display())]
     NotExecutable(PathBuf),
-    /// The program loads no library.
-    #[error("{}: it is linked statically, so its memory cannot be paged", .0.display())]
+    /// The program loads no library, and cannot be loaded by one here.
+    #[error(
+        "{}: it is linked statically: that is paged on x86-64, and in the mode thread",
+        .0.display()
+    )]
     Static(PathBuf),
     /// The program runs as another user, or with capabilities of its own.
     #[error("{}: it runs with rights of its own, so its memory cannot be paged", .0.display())]
@@ -31,11 +38,53 @@ pub enum ProgramError {
     OtherMachine(PathBuf),
 }
 
-/// The file that `exec` would run for a name, if it can be paged.
-pub fn find_program(name: &OsStr) -> Result<PathBuf, ProgramError> {
+/// A program that can be paged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PageableProgram {
+    /// The file that `exec` would run.
+    pub path: PathBuf,
+    /// The program that is loaded in the end, if it is linked statically.
+    pub static_program: Option<StaticProgram>,
+}
+
+/// A program that is linked statically, so that it loads no library by itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StaticProgram {
+    /// Its file.
+    pub path: PathBuf,
+    /// The arguments that scripts put between its name and the arguments of the first script, in
+    /// the place of that script's name. None if it is no script.
+    pub script: Vec<OsString>,
+}
+
+impl StaticProgram {
+    /// The dynamic loader, which loads the library that is preloaded. That library loads the
+    /// program.
+    pub const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+
+    /// A library of the C library's that the loader gets in the place of a program.
+    pub const STAND_IN: &str = "libdl.so.2";
+
+    /// The program that is run if `exec` runs a file, if it is one.
+    pub fn at(path: &Path) -> Option<Self> {
+        check(path).ok().flatten()
+    }
+
+    /// The arguments of the loader that come before the program's own after its name.
+    pub fn loader_arguments(&self, library: &Path, name: &OsStr) -> Vec<OsString> {
+        let name = if self.script.is_empty() { name } else { self.path.as_os_str() };
+        let (stand_in, path) = (OsStr::new(Self::STAND_IN), self.path.as_os_str());
+        let preload = [OsStr::new("--preload"), library.as_os_str(), stand_in, path, name];
+        let script = self.script.iter().map(OsString::as_os_str);
+        preload.into_iter().chain(script).map(OsString::from).collect()
+    }
+}
+
+/// The program that `exec` would run for a name, if it can be paged.
+pub fn find_program(name: &OsStr) -> Result<PageableProgram, ProgramError> {
     let path = find(name)?;
-    check(&path)?;
-    Ok(path)
+    let static_program = check(&path)?;
+    Ok(PageableProgram { path, static_program })
 }
 
 /// The file that `exec` would run for a name.
@@ -64,30 +113,41 @@ fn executable(path: PathBuf) -> Result<PathBuf, ProgramError> {
     Ok(path)
 }
 
-/// Refuses a program that would run without being paged.
-fn check(path: &Path) -> Result<(), ProgramError> {
-    let mut path = path.to_path_buf();
+/// Refuses a program that would run without being paged. Returns the one that is linked statically,
+/// if it is.
+fn check(path: &Path) -> Result<Option<StaticProgram>, ProgramError> {
+    let (mut path, mut script) = (path.to_path_buf(), Vec::new());
     for _ in 0..SCRIPTS_MAX {
         match look_at(&path)? {
-            None => return Ok(()),
-            Some(interpreter) => path = executable(interpreter)?,
+            Kind::Dynamic => return Ok(None),
+            Kind::Static => return Ok(Some(StaticProgram { path, script })),
+            Kind::Script { interpreter, argument } => {
+                script.insert(0, path.into());
+                script.splice(0..0, argument);
+                path = executable(interpreter)?;
+            }
         }
     }
     Err(ProgramError::NotExecutable(path))
 }
 
-/// The interpreter of a script; `None` for a program that can be paged.
-fn look_at(path: &Path) -> Result<Option<PathBuf>, ProgramError> {
+/// What a file that can be executed is.
+enum Kind {
+    /// It names a dynamic loader.
+    Dynamic,
+    /// It does not.
+    Static,
+    /// It names a program that runs it, and perhaps an argument for that.
+    Script { interpreter: PathBuf, argument: Option<OsString> },
+}
+
+fn look_at(path: &Path) -> Result<Kind, ProgramError> {
     let unreadable = |_| ProgramError::NotExecutable(path.into());
     let mut file = File::open(path).map_err(unreadable)?;
     let mut head = Vec::new();
     (&mut file).take(4096).read_to_end(&mut head).map_err(unreadable)?;
     if let Some(line) = head.strip_prefix(b"#!") {
-        let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
-        let name = line.trim_ascii().split(u8::is_ascii_whitespace).next();
-        let name = name.filter(|name| !name.is_empty());
-        let interpreter = name.map(|name| PathBuf::from(OsStr::from_bytes(name)));
-        return interpreter.map(Some).ok_or_else(|| ProgramError::NotExecutable(path.into()));
+        return script(line).ok_or_else(|| ProgramError::NotExecutable(path.into()));
     }
     let metadata = file.metadata().map_err(unreadable)?;
     let changes_user = metadata.mode() & 0o6000 != 0;
@@ -101,25 +161,24 @@ fn look_at(path: &Path) -> Result<Option<PathBuf>, ProgramError> {
     if head.get(4..6) != Some(&[2, 1]) || number(&head, 18, 2) != own_machine() {
         return Err(ProgramError::OtherMachine(path.into()));
     }
-    match is_dynamic(&file, &head) {
-        Some(true) => Ok(None),
+    match ElfHeaders::read(&file).map(|headers| headers.is_dynamic()) {
+        Some(true) => Ok(Kind::Dynamic),
+        Some(false) if LOADS_STATIC => Ok(Kind::Static),
         Some(false) => Err(ProgramError::Static(path.into())),
         None => Err(ProgramError::NotExecutable(path.into())),
     }
 }
 
-/// Whether an ELF file names a dynamic loader. `None` if it is damaged.
-fn is_dynamic(file: &File, head: &[u8]) -> Option<bool> {
-    const INTERPRETER: u64 = 3;
-    let (table, len, count) = (number(head, 32, 8)?, number(head, 54, 2)?, number(head, 56, 2)?);
-    for nth in 0..count {
-        let mut kind = [0; 4];
-        file.read_exact_at(&mut kind, table.checked_add(nth * len)?).ok()?;
-        if number(&kind, 0, 4) == Some(INTERPRETER) {
-            return Some(true);
-        }
-    }
-    Some(false)
+/// The script that begins with a line, after its mark.
+fn script(line: &[u8]) -> Option<Kind> {
+    let line = line.split(|&byte| byte == b'\n').next()?.trim_ascii();
+    let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
+    let (name, argument) = line.split_at(end);
+    let argument = Some(argument.trim_ascii()).filter(|argument| !argument.is_empty());
+    (!name.is_empty()).then(|| Kind::Script {
+        interpreter: OsStr::from_bytes(name).into(),
+        argument: argument.map(|argument| OsStr::from_bytes(argument).into()),
+    })
 }
 
 /// The ELF machine number of this program's own file.
@@ -127,13 +186,6 @@ fn own_machine() -> Option<u64> {
     let mut head = [0; 20];
     File::open("/proc/self/exe").ok()?.read_exact_at(&mut head, 0).ok()?;
     number(&head, 18, 2)
-}
-
-/// A little-endian number of `len` bytes.
-fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
-    let mut number = [0; 8];
-    number[..len].copy_from_slice(bytes.get(at..at + len)?);
-    Some(u64::from_le_bytes(number))
 }
 
 #[cfg(test)]

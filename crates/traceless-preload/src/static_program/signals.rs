@@ -1,0 +1,123 @@
+//! The program's own masks and actions for signals. SIGSYS is never blocked, or the kernel would
+//! end the program at its next system call that is trapped; and its action is this library's.
+
+use super::libc_context::InTurn;
+use super::raw;
+use core::ffi::{c_int, c_void};
+use libc::{siginfo_t, ucontext_t};
+
+/// The bit of SIGSYS in the kernel's masks.
+const SIGSYS_BIT: u64 = 1 << (libc::SIGSYS - 1);
+
+/// Bytes of the kernel's masks.
+const MASK_LEN: usize = 8;
+
+/// An action, as the kernel has it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct KernelAction {
+    handler: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+/// The action for SIGSYS that the program believes to have set.
+static SIGSYS_ACTION: InTurn<KernelAction> =
+    InTurn::new(KernelAction { handler: libc::SIG_DFL, flags: 0, restorer: 0, mask: 0 });
+
+/// Serves `rt_sigprocmask`, with the mask that will be in force.
+///
+/// # Safety
+/// As of the system call.
+pub unsafe fn change_mask(mask: &mut u64, [how, set, old, len, ..]: [usize; 6]) -> isize {
+    let fails = |errno: c_int| -(errno as isize);
+    if len != MASK_LEN {
+        return fails(libc::EINVAL);
+    }
+    let before = *mask;
+    if set != 0 {
+        // SAFETY: the caller's promise.
+        let set = unsafe { (set as *const u64).read_unaligned() };
+        let changed = match how as c_int {
+            libc::SIG_BLOCK => before | set,
+            libc::SIG_UNBLOCK => before & !set,
+            libc::SIG_SETMASK => set,
+            _ => return fails(libc::EINVAL),
+        };
+        *mask = changed & !SIGSYS_BIT;
+    }
+    if old != 0 {
+        // SAFETY: the caller's promise.
+        unsafe { (old as *mut u64).write_unaligned(before) };
+    }
+    0
+}
+
+/// Serves `rt_sigaction`.
+///
+/// # Safety
+/// As of the system call.
+pub unsafe fn change_action(arguments: [usize; 6]) -> isize {
+    let [signal, new, old, len, ..] = arguments;
+    // SAFETY: the caller's promise.
+    let wanted = (new != 0).then(|| unsafe { (new as *const KernelAction).read_unaligned() });
+    if signal as c_int == libc::SIGSYS && len == MASK_LEN {
+        // SAFETY: a program sets its actions on one thread at a time, or does not know which holds;
+        // and the caller's promise.
+        unsafe {
+            let action = SIGSYS_ACTION.get();
+            if old != 0 {
+                (old as *mut KernelAction).write_unaligned(*action);
+            }
+            *action = wanted.unwrap_or(*action);
+        }
+        return 0;
+    }
+    let spared = wanted.map(|action| KernelAction { mask: action.mask & !SIGSYS_BIT, ..action });
+    let at = spared.as_ref().map_or(0, |action| core::ptr::from_ref(action) as usize);
+    // SAFETY: the caller's promise, but for a record of ours.
+    unsafe { raw::call(libc::SYS_rt_sigaction as usize, [signal, at, old, len, 0, 0]) }
+}
+
+/// Gives the program a SIGSYS that is not of this library's filter.
+///
+/// # Safety
+/// The kernel's records for the signal.
+pub unsafe fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut ucontext_t) {
+    // SAFETY: as above: the program's action, or the record of none.
+    let action = unsafe { *SIGSYS_ACTION.get() };
+    match action.handler {
+        libc::SIG_IGN => {}
+        libc::SIG_DFL => {
+            let ends = KernelAction { handler: libc::SIG_DFL, flags: 0, restorer: 0, mask: 0 };
+            let (at, bit) = (&raw const ends as usize, SIGSYS_BIT);
+            // SAFETY: records of ours; the process ends by the signal.
+            unsafe {
+                let own = |number| raw::call(number, [0; 6]) as usize;
+                let (process, thread) =
+                    (own(libc::SYS_getpid as usize), own(libc::SYS_gettid as usize));
+                let number = signal as usize;
+                raw::call(libc::SYS_rt_sigaction as usize, [number, at, 0, MASK_LEN, 0, 0]);
+                raw::call(libc::SYS_tgkill as usize, [process, thread, number, 0, 0, 0]);
+                let unblock = [libc::SIG_UNBLOCK as usize, &raw const bit as usize, 0, 8, 0, 0];
+                raw::call(libc::SYS_rt_sigprocmask as usize, unblock);
+            }
+        }
+        handler => {
+            // SAFETY: the kernel's record, a mask of ours, and the program's own function for this
+            // signal. Its system calls may be trapped meanwhile.
+            unsafe {
+                let before = (&raw const (*context).uc_sigmask).cast::<u64>().read_unaligned();
+                let mask = (before | action.mask) & !SIGSYS_BIT;
+                let set = [libc::SIG_SETMASK as usize, &raw const mask as usize, 0, MASK_LEN, 0, 0];
+                raw::call(libc::SYS_rt_sigprocmask as usize, set);
+                let act = core::mem::transmute::<
+                    usize,
+                    unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void),
+                >(handler);
+                act(signal, information, context.cast());
+            }
+        }
+    }
+}

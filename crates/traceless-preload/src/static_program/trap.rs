@@ -1,0 +1,160 @@
+//! The filter of system calls that traps the program's own, and the action for SIGSYS that serves
+//! them.
+//!
+//! Only code of the program's image is trapped: the functions of this library make the same system
+//! calls. The filter is inherited by every thread and process that the program starts, and by the
+//! programs that they run. So [`exec`](super::exec) has programs of the same kind started by this
+//! library, too.
+
+use super::{calls, signals};
+use crate::syscall_filter::{
+    AUDIT_ARCH, continue_if, forbid_new_privileges, load, load_filter, return_code,
+};
+use core::ffi::{c_int, c_void};
+use core::mem::offset_of;
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use libc::{siginfo_t, sock_filter, sock_fprog, ucontext_t};
+
+/// Files with at least this number may be the pager's.
+pub const OWN_FILE_MIN: u32 = 900;
+
+/// The system calls that are trapped in any case.
+const TRAPPED: [i64; 20] = [
+    libc::SYS_mmap,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_mprotect,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_mlock,
+    libc::SYS_mlock2,
+    libc::SYS_munlock,
+    libc::SYS_mlockall,
+    libc::SYS_munlockall,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_fork,
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_exit_group,
+    libc::SYS_readlink,
+    libc::SYS_readlinkat,
+    libc::SYS_close_range,
+];
+
+/// Where the program's code is: the first address, and the one behind it.
+static CODE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+const SYS_SECCOMP: c_int = 1;
+
+/// Has the program's system calls trapped from now on.
+pub fn install(code: &Range<usize>) -> Result<(), &'static str> {
+    for (bound, value) in CODE.iter().zip([code.start, code.end]) {
+        bound.store(value, Relaxed);
+    }
+    set_action().ok_or("the kernel sets no action for SIGSYS")?;
+    let filter = filter(code);
+    let program = sock_fprog {
+        len: u16::try_from(filter.len()).expect("a filter is short"),
+        filter: filter.as_ptr().cast_mut(),
+    };
+    let is_loaded = load_filter(&program) || (forbid_new_privileges() && load_filter(&program));
+    is_loaded.then_some(()).ok_or("the kernel does not trap its system calls (seccomp)")
+}
+
+/// Sets the action, and lets the signal come.
+fn set_action() -> Option<()> {
+    // SAFETY: records of ours, and a function for a signal with information, on the stack that the
+    // program has for signals, as its own may be short.
+    let is_set = unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = act as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        libc::sigfillset(&raw mut action.sa_mask);
+        let mut all = action.sa_mask;
+        libc::sigemptyset(&raw mut all);
+        libc::sigaddset(&raw mut all, libc::SIGSYS);
+        libc::sigaction(libc::SIGSYS, &raw const action, core::ptr::null_mut()) == 0
+            && libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const all, core::ptr::null_mut()) == 0
+    };
+    is_set.then_some(())
+}
+
+/// The action: serves a system call, on a thread of the program. It must not use the C library.
+unsafe extern "C" fn act(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
+    let context = context.cast::<ucontext_t>();
+    // SAFETY: the kernel's records for this signal.
+    let (code, registers) = unsafe { ((*information).si_code, &mut (*context).uc_mcontext.gregs) };
+    let at = registers[libc::REG_RIP as usize] as usize;
+    let is_ours = (CODE[0].load(Relaxed)..=CODE[1].load(Relaxed)).contains(&at);
+    if code != SYS_SECCOMP || !is_ours {
+        // SAFETY: the kernel's records.
+        return unsafe { signals::pass_on(signal, information, context) };
+    }
+    const ARGUMENTS: [c_int; 6] =
+        [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
+    let number = registers[libc::REG_RAX as usize];
+    let arguments = ARGUMENTS.map(|register| registers[register as usize] as usize);
+    // SAFETY: the kernel puts this mask in force when the action ends.
+    let mask = unsafe { &mut *(&raw mut (*context).uc_sigmask).cast::<u64>() };
+    let result = match number {
+        // SAFETY: the program's promise to the kernel.
+        libc::SYS_rt_sigprocmask => unsafe { signals::change_mask(mask, arguments) },
+        // SAFETY: the same.
+        _ => unsafe { calls::serve(number, arguments) },
+    };
+    registers[libc::REG_RAX as usize] = result as i64;
+}
+
+/// Allows what the comparison does not hold for.
+fn allow_unless(code: u32, k: u32) -> [sock_filter; 2] {
+    [sock_filter { jt: 1, ..continue_if(code, k, 0) }, return_code(libc::SECCOMP_RET_ALLOW)]
+}
+
+/// Returns `with` if the comparison holds.
+fn return_if(code: u32, k: u32, with: u32) -> [sock_filter; 2] {
+    [continue_if(code, k, 1), return_code(with)]
+}
+
+/// Traps a system call with this number if the comparison holds of an argument's lower half.
+fn trap_if(number: i64, argument: usize, code: u32, k: u32) -> [sock_filter; 5] {
+    let [compare, trap] = return_if(code, k, libc::SECCOMP_RET_TRAP);
+    [
+        load(offset_of!(libc::seccomp_data, nr)),
+        continue_if(libc::BPF_JEQ, number as u32, 3),
+        load(offset_of!(libc::seccomp_data, args) + 8 * argument),
+        compare,
+        trap,
+    ]
+}
+
+fn filter(code: &Range<usize>) -> Vec<sock_filter> {
+    let pointer = offset_of!(libc::seccomp_data, instruction_pointer);
+    let halves = |address: usize| [address as u32, (address >> 32) as u32];
+    let ([low, high], [end, _]) = (halves(code.start), halves(code.end - 1));
+    let mut filter = vec![load(offset_of!(libc::seccomp_data, arch))];
+    filter.extend(allow_unless(libc::BPF_JEQ, AUDIT_ARCH));
+    filter.push(load(pointer + 4));
+    filter.extend(allow_unless(libc::BPF_JEQ, high));
+    filter.push(load(pointer));
+    filter.extend(allow_unless(libc::BPF_JGE, low));
+    filter.extend(return_if(libc::BPF_JGT, end, libc::SECCOMP_RET_ALLOW));
+    filter.push(load(offset_of!(libc::seccomp_data, nr)));
+    for number in TRAPPED {
+        filter.extend(return_if(libc::BPF_JEQ, number as u32, libc::SECCOMP_RET_TRAP));
+    }
+    // Its flags lie in memory. C libraries and Go take the older one where this one is missing.
+    let missing = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+    filter.extend(return_if(libc::BPF_JEQ, libc::SYS_clone3 as u32, missing));
+    for (number, argument) in [(libc::SYS_close, 0), (libc::SYS_dup2, 1), (libc::SYS_dup3, 1)] {
+        filter.extend(trap_if(number, argument, libc::BPF_JGE, OWN_FILE_MIN));
+    }
+    // Threads, and processes that use the same memory until they run another program, are the
+    // kernel's. The rest are copies of the process.
+    let mut copies = trap_if(libc::SYS_clone, 0, libc::BPF_JSET, libc::CLONE_VM as u32);
+    (copies[3].jt, copies[3].jf) = (1, 0);
+    filter.extend(copies);
+    filter.push(return_code(libc::SECCOMP_RET_ALLOW));
+    filter
+}

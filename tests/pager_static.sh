@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# Programs that are linked statically, which load no library: the library loads them.
+# shellcheck source-path=SCRIPTDIR source=lib/common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
+# shellcheck source=lib/paged.sh
+source "$lib/paged.sh"
+
+if [ "$(uname -m)" != x86_64 ]; then
+    leave_out "programs that are linked statically: this is no x86-64"
+    exit 0
+fi
+
+section "system calls of a program's own"
+gcc -static -O1 -Wall -Wextra -Werror -pthread "$lib/static.c" -o static
+gcc -static-pie -O1 -Wall -Wextra -Werror -pthread "$lib/static.c" -o anywhere
+same --resident 64 --memory 32M -- ./static
+same --resident 64 --memory 32M -- ./anywhere
+same --resident 64 --memory 32M --policy clock --scheme eager -- ./static
+same --resident 64 --memory 32M --way protect --lock off -- ./static
+same --resident 64 --memory 32M --backing pages -- ./static
+rm pages*
+same --resident 64 --memory 32M --scheme path-fused --trace record -- ./static again 0
+check "the record is whole" "$traceless" audit compare record record
+
+section "shells, and what they run"
+busybox=$(command -v busybox)
+for shell in "$busybox" bash; do
+    [ "$shell" = bash ] || shell+=" sh"
+    # The shell's own words, and its options.
+    # shellcheck disable=SC2016,SC2086
+    evictions=0 same --resident 64 --memory 32M -- $shell -c '
+        for n in 1 2 3; do echo "$n" | cat; done
+        (x=5; echo "sub $x")
+        ./static again 3 || echo "it ends with $?"
+        '"$busybox"' seq 1 20000 | '"$busybox"' sort -n | tail -n 1'
+done
+cat >script <<END
+#!$busybox sh
+echo "\$0 has \$# arguments: \$*"
+END
+chmod +x script
+evictions=0 same --resident 64 --memory 32M -- ./script one "two three"
+
+section "programs that run programs"
+gcc -O1 -Wall -Werror "$lib/executes.c" -o executes
+gcc -static -O1 -Wall -Werror "$lib/executes.c" -o executes-static
+for program in ./executes ./executes-static; do
+    evictions=0 same --resident 64 --memory 32M -- "$program" ./static ./script /bin/true
+    check "all of them are paged" "$python" -c "
+import json
+evictions = [one['evictions'] for one in json.load(open('stats'))]
+assert sum(number > 100 for number in evictions) >= 9, evictions"
+done
+evictions=0 same --resident 64 --memory 32M -- env -i ./executes-static ./static
+
+section "Go"
+if command -v go >/dev/null; then
+    CGO_ENABLED=0 GOFLAGS=-mod=mod GO111MODULE=off go build -o words "$lib/words.go"
+    most=512 same --resident 512 --memory 64M -- ./words ./static
+else
+    leave_out "Go: it is not installed"
+fi
+
+section "how much is not paged"
+expect 0 run --resident 64 --memory 32M --strict -- ./static again 0
+[ ! -x words ] || expect 0 run --resident 512 --memory 64M --strict -- ./words
+
+section "what cannot be loaded"
+expect 125 run --mode process -- ./static
+check "it is said in which mode it can be" grep -q "mode thread" err
+# A table of segments that is cut off, and one whose first segment is nowhere.
+head --bytes 100 static >cut
+"$python" -c "
+data = bytearray(open('static', 'rb').read())
+data[64 + 16:64 + 24] = b'\xff' * 8
+open('nowhere', 'wb').write(data)"
+chmod +x cut nowhere
+expect 126 run -- ./cut
+expect 126 run -- ./nowhere
+check "it is said why" grep -q "headers are damaged" err
+
+section "ends"
+for signal in KILL SEGV SYS; do
+    number=$((128 + $(kill -l "$signal")))
+    # The shell's own number.
+    # shellcheck disable=SC2016
+    expect "$number" run --memory 32M -- "$busybox" sh -c 'kill -'"$signal"' $$'
+done
