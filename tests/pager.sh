@@ -110,6 +110,25 @@ END
     most=8192 same --resident 1024 --strict=8 -- java -Xmx64M Words
 fi
 
+section "variables of programs and of libraries"
+gcc -O1 -Wall -Wextra -Werror -shared -fPIC -DLIBRARY "$lib/variables.c" -o libvariables.so
+# What is at fixed addresses calls functions of the C library by jumps of the program's.
+for kind in "-fPIE -pie" "-fno-pie -no-pie -z lazy" "-fno-pie -no-pie -z now"; do
+    # Options one by one.
+    # shellcheck disable=SC2086
+    gcc -O1 -Wall -Wextra -Werror $kind "$lib/variables.c" -o variables -L. -lvariables \
+        "-Wl,-rpath,$PWD"
+    same --resident 64 --memory 16M -- ./variables
+    expect 0 run --resident 64 --memory 16M --strict -- ./variables
+done
+same --resident 64 --memory 16M --way protect --lock off -- ./variables
+gcc -O1 -Wall -Wextra -Werror -fno-builtin -DOWN_MALLOC "$lib/variables.c" -o own-malloc -L. \
+    -lvariables "-Wl,-rpath,$PWD"
+expect 3 run --resident 64 --memory 32M -- ./own-malloc
+check "it is said why it does not fork" grep -q "a malloc of its own" err
+check "and it has its variables" cmp <(./own-malloc | head -n 2) <(head -n 2 out)
+expect 0 run --resident 1024 --strict -- "$python" -c "print(len([str(n) for n in range(99999)]))"
+
 section "all files are closed, and libraries loaded"
 same_files_and_libraries
 same_files_and_libraries --scheme eager-parallel --backing helped
@@ -235,7 +254,7 @@ figure() {
 }
 for experiment in "$root"/experiments/paging/*.toml; do
     check "$(basename "$experiment") is in the list" \
-        grep -q "^| .*\`$(basename "$experiment" .toml)\`.* |" "$root/docs/paging.md"
+        grep -q "^| .*\`$(basename "$experiment" .toml)\`.* |" "$root/experiments/README.md"
 done
 figure 0 fig5
 expect_json traceless.pager.experiment.v1 title metrics verdicts

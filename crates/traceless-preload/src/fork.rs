@@ -7,7 +7,7 @@
 
 use crate::libc_functions::libc_function;
 use crate::loader_command::note_process;
-use crate::malloc::set_errno;
+use crate::malloc::{self, set_errno};
 use crate::own_pager::{start_copy, start_thread_of_copy};
 use crate::own_threads::{PagerStart, as_own_thread, current_pthread};
 use crate::paged_memory::{PagedMemory, paged, replace_pager};
@@ -109,6 +109,11 @@ fn announce(paged: &'static PagedMemory) -> Result<(), Error> {
         ForkedPages::OtherProcess(client.fork()?)
     } else {
         let settings = &paged.own().ok_or(NOT_PAGED)?.settings;
+        if !malloc::is_librarys() {
+            return Err(Error::Refused(
+                "the program has a malloc of its own: take --mode process".into(),
+            ));
+        }
         SegvAction::prepare().map_err(|e| Error::Refused(e.to_string()))?;
         let nth = COUNT.fetch_add(1, Relaxed) + 1;
         let name = format!("{}-{nth}", std::process::id());

@@ -41,6 +41,7 @@ mod shutdown;
 mod spawners;
 mod stand_in;
 mod startup;
+mod static_data;
 #[cfg(target_arch = "x86_64")]
 mod static_program;
 mod syscall_filter;

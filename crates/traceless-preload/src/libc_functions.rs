@@ -24,6 +24,7 @@ macro_rules! functions {
 }
 
 functions! {
+    __cxa_thread_atexit_impl,
     __register_atfork,
     _Fork,
     brk,

@@ -6,15 +6,38 @@ use crate::report::print;
 use crate::trusted_heap;
 use core::ffi::{c_int, c_void};
 use core::ptr::{copy_nonoverlapping, null_mut, write_bytes};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Once;
 use traceless_pager::PAGE_LEN;
 
 /// Every object begins at a multiple of this.
 const ALIGN: usize = 16;
 
+/// Whether this library's functions have allocated since [`find_user`] began to look.
+static IS_USED: AtomicBool = AtomicBool::new(false);
+static IS_LIBRARYS: AtomicBool = AtomicBool::new(false);
+
+/// Finds out whether the C library allocates by these functions. Called before memory is paged.
+pub fn find_user() {
+    IS_USED.store(false, Relaxed);
+    // SAFETY: a text; its copy is freed at once.
+    unsafe { libc::free(libc::strdup(c"text".as_ptr()).cast()) };
+    IS_LIBRARYS.store(IS_USED.load(Relaxed), Relaxed);
+}
+
+/// Whether the C library allocates by these functions, not by a `malloc` of the
+/// program's own. In a copy of the process that would give records of the pager's threads
+/// memory that is paged, and may be locked.
+pub fn is_librarys() -> bool {
+    IS_LIBRARYS.load(Relaxed)
+}
+
 /// Allocates an object. Also returns whether it holds zeros already.
 fn allocate(size: usize, align: usize) -> (*mut u8, bool) {
-    let Some(paged) = paged() else { return (trusted_heap::allocate(size, align), false) };
+    let Some(paged) = paged() else {
+        IS_USED.store(true, Relaxed);
+        return (trusted_heap::allocate(size, align), false);
+    };
     let found = paged.allocate(size, align);
     let Some((at, zeros)) = found else {
         out_of_memory();

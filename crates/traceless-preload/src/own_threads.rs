@@ -1,6 +1,8 @@
 //! Which threads of the process are the pager's own.
 
+use crate::libc_functions::libc_function;
 use crate::protected;
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The pager's threads, by their `pthread_self`; 0 is a free entry.
@@ -67,6 +69,30 @@ pub fn as_own_thread<T>(work: impl FnOnce() -> T) -> T {
     let done = work();
     COPYING_THREAD.store(0, Ordering::Relaxed);
     done
+}
+
+/// As of the C library: has a destructor run when this thread ends. The pager's threads do not end,
+/// and the C library would allocate: of a program with a `malloc` of its own, which may be locked
+/// in a copy of the process until this library's handlers have returned.
+///
+/// # Safety
+/// As of the C library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cxa_thread_atexit_impl(
+    destroy: Option<unsafe extern "C" fn(*mut c_void)>,
+    object: *mut c_void,
+    library: *mut c_void,
+) -> c_int {
+    type Register = unsafe extern "C" fn(
+        Option<unsafe extern "C" fn(*mut c_void)>,
+        *mut c_void,
+        *mut c_void,
+    ) -> c_int;
+    if is_own_thread() {
+        return 0;
+    }
+    // SAFETY: that is its type; else the caller's promise.
+    unsafe { libc_function!(__cxa_thread_atexit_impl, Register)(destroy, object, library) }
 }
 
 /// Number of the pager's threads.

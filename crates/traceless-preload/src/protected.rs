@@ -2,7 +2,7 @@
 //! the levels of a tree that it keeps in memory, and the stacks of its threads. The pager itself
 //! does the same for paged memory.
 
-use core::ptr::null_mut;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use traceless_pager::PAGE_LEN;
 use traceless_pager::paging::{LargeMemoryHooks, lock, set_large_memory_hooks};
@@ -67,23 +67,28 @@ pub fn lock_again() {
     IS_UNLOCKED.store(is_unlocked, Relaxed);
 }
 
-/// Protects this thread's stack. The thread must live as long as the program.
+/// Protects this thread's stack. The thread must live as long as the program. It is looked up
+/// without the C library, which would allocate: of a program with a `malloc` of its own, which may
+/// be locked in a copy of the process until this library's handlers have returned.
 pub fn protect_stack() {
-    let (mut start, mut len) = (null_mut(), 0);
-    // SAFETY: this thread's own attributes, in a record of ours, which is given back.
-    unsafe {
-        let mut attributes = core::mem::zeroed();
-        if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
-            return;
-        }
-        let known =
-            libc::pthread_attr_getstack(&raw const attributes, &raw mut start, &raw mut len);
-        libc::pthread_attr_destroy(&raw mut attributes);
-        if known != 0 {
-            return;
-        }
+    /// Bytes that the C library may have above the record of a thread, which is above its stack.
+    const RECORD_LEN_MAX: usize = 2 * PAGE_LEN;
+    // SAFETY: it has no conditions.
+    let record = unsafe { libc::pthread_self() } as usize;
+    let Ok(list) = std::fs::read_to_string("/proc/self/maps") else { return };
+    let contains_record = |range: &Range<usize>| range.contains(&record);
+    if let Some(range) = list.lines().filter_map(range_of).find(contains_record) {
+        // The next mapping may have become one with it.
+        let end = range.end.min((record + RECORD_LEN_MAX).next_multiple_of(PAGE_LEN));
+        protect(range.start, end - range.start);
     }
-    protect(start as usize, len);
+}
+
+/// The range of addresses in a line of the list of mappings.
+fn range_of(line: &str) -> Option<Range<usize>> {
+    let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    Some(number(start)?..number(end)?)
 }
 
 /// Bytes of the first thread's stack that may hold keys after a scheme was built there, with slack.

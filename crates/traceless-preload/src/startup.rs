@@ -4,7 +4,10 @@ use crate::paged_memory::{self, Memory, PagedMemory};
 use crate::report::fail;
 #[cfg(target_arch = "x86_64")]
 use crate::static_program;
-use crate::{fork, libc_functions, loader_command, own_pager, protected, shutdown, stand_in};
+use crate::{
+    fork, libc_functions, loader_command, malloc, own_pager, protected, shutdown, stand_in,
+    static_data,
+};
 use core::ffi::{c_char, c_int};
 use traceless_pager::paging::{Client, Result, Settings, VARIABLE};
 
@@ -31,11 +34,13 @@ fn begin() {
     let Ok(text) = std::env::var(VARIABLE) else { return };
     libc_functions::find_all();
     protected::protect_large_memory();
+    malloc::find_user();
     let started = Settings::decode(&text).and_then(|settings| start(&settings));
     protected::wipe_stack();
     match started {
         Ok(memory) => {
             paged_memory::set(memory);
+            static_data::page_all();
             paged_memory::note_unpaged();
         }
         Err(e) => fail(&e),

@@ -26,8 +26,8 @@ const ZEROS_LEN: usize = 1 << 16;
 const MARK: &[u8; 32] = b"pages of traceless run, sealed\n\x01";
 
 /// How often to try to lock a file, and how long to wait in between: helpers of a pager that was
-/// killed have its file open for up to a second more.
-const LOCK_TRIES: u32 = if cfg!(test) { 2 } else { 40 };
+/// killed have its file open for a second more, and longer where processors are busy.
+const LOCK_TRIES: u32 = if cfg!(test) { 2 } else { 100 };
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens `len` bytes of the file at `path`: creates it, or takes it over from a pager that has
