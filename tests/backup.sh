@@ -24,7 +24,9 @@ ask set gone soon px 1 >/dev/null
 ask set later kept ex 100000 >/dev/null
 expect 5 "$traceless" gateway backup "${old[@]}" --to backup
 check "a gateway that runs is not backed up" test ! -e backup -a ! -e backup.partial
-stop_service
+check "it must end first" grep -q "end that one first" err
+kill -KILL "$started"
+wait "$started" || true
 
 section "it is backed up into one file"
 "$traceless" gateway backup "${old[@]}" --to backup >out 2>err
@@ -72,3 +74,29 @@ check "all values are as they were" cmp wanted found
 check "one that expires does so at its time" test "$(ask ttl later)" -gt 90000
 check "one that has expired is gone" test -z "$(ask get gone)"
 stop_service
+
+section "with its state in an engine, a gateway that was killed is backed up after its lease"
+engine=$((port + 1))
+start_service redis '.*Ready' redis-server --port "$engine" --save '' --appendonly no
+redis=$started
+leased=("${options[@]}" --key-file key --lease 2 --store "redis://127.0.0.1:$engine/"
+    --state "redis://127.0.0.1:$engine/?store=state" --blocks 3000 --block-len 256 --lambda 4)
+start_service gateway RESP "$traceless" gateway "${leased[@]}" --resp "127.0.0.1:$port"
+for number in $(seq 50); do
+    ask set "name$number" "value$number" >answers
+    check "it is answered" grep -q OK answers
+done
+expect 5 "$traceless" gateway backup "${leased[@]}" --to leased
+check "one that runs must end first" grep -q "end that one first" err
+check "it runs on" test "$(ask get name50)" = value50
+kill -KILL "$started"
+wait "$started" || true
+expect 0 "$traceless" gateway backup "${leased[@]}" --to leased
+check "the wait is said" grep -q "until its lease has run out" err
+check "every answered value is in it" grep -q "backed up: 50 names" out
+expect 0 "$traceless" gateway restore --local from-leased "${tree[@]}" --key-file key --from leased
+check "and comes back" grep -q "restored: 50 names" out
+start_service gateway RESP "$traceless" gateway "${leased[@]}" --resp "127.0.0.1:$port"
+check "the gateway goes on" test "$(ask get name50)" = value50
+stop_service
+kill "$redis"

@@ -64,7 +64,7 @@ fn serve(args: &GatewayArgs) -> Result<(), Failure> {
     }
     let trace = Trace::open(&args.trace)?;
     let dashboard = Dashboard::start(&args.dashboard, "gateway")?;
-    let opened = tree::open(&args.tree, dashboard.witness(&trace), &stop)?;
+    let opened = tree::open(&args.tree, dashboard.witness(&trace), Some(&stop))?;
     let Some(mut gateway) = opened else { return Ok(()) };
     if let Some(observer) = access_observer(&trace, &dashboard) {
         gateway.set_observer(observer);

@@ -111,7 +111,7 @@ pub enum Error {
         gateway: u64,
     },
     /// Another process has the file or folder open.
-    #[error("{0} is in use by another process")]
+    #[error("{0} is in use by another process: end that one first")]
     InUse(&'static str),
     /// The store failed.
     #[error("the store failed: {0}")]

@@ -202,6 +202,7 @@ fn keeps_a_state<E: Engine>(connect: &impl Fn(u32, Geometry) -> E, number: u32, 
         master: &master,
         period: LEASE_MIN,
         anchor: None,
+        stands_by: true,
         is_stopped: &|| false,
         on_wait: &|| _ = waits.fetch_add(1, Ordering::Relaxed),
     };

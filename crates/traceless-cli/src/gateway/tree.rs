@@ -16,12 +16,13 @@ use traceless_cloud::shared::Stop;
 use traceless_cloud::store::{Durability, StoreFolder, StorePlace};
 use traceless_core::trace::Witness;
 
-/// Opens the gateway, with a witness of what its host observes. Returns `None` if it waits for its
-/// state, and `stop` is requested. Requests `stop` when another gateway takes its place.
+/// Opens the gateway, with a witness of what its host observes. With `stop` it stands by for a
+/// gateway that has its state: it returns `None` if `stop` is requested meanwhile, and requests
+/// `stop` when another gateway takes its place.
 pub fn open(
     args: &GatewayTreeArgs,
     witness: Option<Arc<dyn Witness>>,
-    stop: &Arc<Stop>,
+    stop: Option<&Arc<Stop>>,
 ) -> Result<Option<Gateway>, Failure> {
     let block_len = usize::try_from(args.block_len).map_err(Failure::usage)?;
     let (choice, durability) = (choice(args.kernel), durability(args.durability));
@@ -74,18 +75,17 @@ pub fn open(
     Ok(Some(gateway))
 }
 
-/// Opens a gateway that does not run: it does not stand by for one that does.
+/// Opens a gateway that does not run: it does not stand by for one that does, and takes the state
+/// of one that was killed once its lease has run out.
 pub fn open_alone(args: &GatewayTreeArgs) -> Result<Gateway, Failure> {
-    let stop = Arc::new(Stop::default());
-    stop.request();
-    open(args, None, &stop)?.ok_or_else(|| failure(&Error::InUse("the gateway's state")))
+    open(args, None, None)?.ok_or_else(|| failure(&Error::InUse("the gateway's state")))
 }
 
 /// Takes the lease of the state in the engine of a URL; `None` if `stop` is requested first.
 fn take_lease(
     url: &str,
     args: &GatewayTreeArgs,
-    stop: &Arc<Stop>,
+    stop: Option<&Arc<Stop>>,
 ) -> Result<Option<Arc<StateLease>>, Failure> {
     let Some(key_file) = &args.key_file else {
         return Err(Failure::usage(
@@ -109,11 +109,18 @@ fn take_lease(
         master: &master,
         period: args.lease.period(),
         anchor: None,
-        is_stopped: &|| stop.is_requested(),
-        on_wait: &|| print_line("standing by: another gateway has the state"),
+        stands_by: stop.is_some(),
+        is_stopped: &|| stop.is_some_and(|stop| stop.is_requested()),
+        on_wait: &|| match stop {
+            Some(_) => print_line("standing by: another gateway has the state"),
+            None => print_error(
+                "a gateway that did not end in order has the state: waiting until \
+                                 its lease has run out",
+            ),
+        },
     };
     let taken = StateLease::take(log, &options).map_err(|e| failure(&e))?;
-    if let Some(lease) = &taken {
+    if let (Some(lease), Some(stop)) = (&taken, stop) {
         let stop = stop.clone();
         lease.on_loss(move || {
             tracing::error!("the gateway's state is lost to another gateway, or cannot be written");

@@ -57,6 +57,9 @@ pub struct LeaseOptions<'a> {
     pub period: Duration,
     /// The anchor: a file that records how far the gateway's state has come.
     pub anchor: Option<PathBuf>,
+    /// Whether to wait as long as another gateway runs. Otherwise that is an error, and only the
+    /// end of a lease is waited for that no gateway extends.
+    pub stands_by: bool,
     /// Whether to wait no more, because the program ends.
     pub is_stopped: &'a (dyn Fn() -> bool + Sync),
     /// Called once if another gateway has the lease.
@@ -73,7 +76,8 @@ pub struct StateLease {
 
 impl StateLease {
     /// Takes the lease once no other gateway has it; `None` if that is stopped. Without a log the
-    /// state is a new one.
+    /// state is a new one. Fails with [`Error::InUse`] if another gateway runs, unless this one
+    /// stands by.
     pub fn take(log: Arc<dyn StateLog>, options: &LeaseOptions<'_>) -> Result<Option<Arc<Self>>> {
         if options.period < LEASE_MIN {
             return Err(Error::Parameters("a lease is for half a second at least"));

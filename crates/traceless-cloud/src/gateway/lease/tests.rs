@@ -32,6 +32,7 @@ fn take_for(
         master: &master,
         period,
         anchor: None,
+        stands_by: true,
         is_stopped: &is_stopped,
         on_wait: &|| {},
     };
@@ -121,6 +122,7 @@ fn a_released_lease_is_taken_at_once() {
         master: &master,
         period: SECOND,
         anchor: None,
+        stands_by: true,
         is_stopped: &|| panic!("it does not wait"),
         on_wait: &|| panic!("it does not wait"),
     };
@@ -138,6 +140,7 @@ fn waiting_is_announced_and_can_be_stopped() {
         master: &master,
         period: SECOND,
         anchor: None,
+        stands_by: true,
         is_stopped: &|| looks.fetch_add(1, Ordering::SeqCst) == 3,
         on_wait: &|| _ = waits.fetch_add(1, Ordering::SeqCst),
     };
@@ -145,6 +148,51 @@ fn waiting_is_announced_and_can_be_stopped() {
     assert_eq!((waits.load(Ordering::SeqCst), looks.load(Ordering::SeqCst)), (1, 4));
     let short = LeaseOptions { period: LEASE_MIN / 2, ..options };
     assert!(matches!(StateLease::take(log, &short), Err(Error::Parameters(_))));
+}
+
+/// A command that does not stand by, as a backup, takes the lease of a gateway that was killed once
+/// it has run out, and refuses to wait for a gateway that runs.
+#[test]
+fn a_command_waits_for_a_killed_gateway_and_not_for_one_that_runs() {
+    let log = Arc::new(MemoryLog::new(9));
+    let master = Secret::from_bytes(MASTER);
+    let (period, waits) = (Duration::from_millis(600), AtomicU32::new(0));
+    let options = LeaseOptions {
+        master: &master,
+        period,
+        anchor: None,
+        stands_by: false,
+        is_stopped: &|| false,
+        on_wait: &|| _ = waits.fetch_add(1, Ordering::SeqCst),
+    };
+    let take = || StateLease::take_with(log.clone(), &options, Arc::new(BootClock));
+    let first = take().unwrap().unwrap();
+    let began = BootClock.now();
+    let refused = take().map(drop);
+    assert!(matches!(refused, Err(Error::InUse(_))), "{refused:?}");
+    assert!(BootClock.now() - began < period.as_nanos() as u64, "the next entry is enough");
+    first.shared().write(&Bytes::from_static(b"record")).unwrap();
+    // As if it were killed.
+    drop(first);
+    let began = BootClock.now();
+    let second = take().unwrap().unwrap();
+    assert!(BootClock.now() - began > period.as_nanos() as u64, "the lease has run out");
+    assert_eq!((second.opening().number, waits.load(Ordering::SeqCst)), (2, 2));
+    // A gateway runs, too, if a checkpoint has its new entries.
+    log.contents().hides_entries = true;
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| take().map(drop));
+        while waits.load(Ordering::SeqCst) < 3 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        second.shared().extend().unwrap();
+        save_nothing(&second, &log);
+        let refused = waiting.join().unwrap();
+        assert!(matches!(refused, Err(Error::InUse(_))), "{refused:?}");
+    });
+    let failing = LeaseOptions { on_wait: &|| log.contents().left = 0, ..options };
+    let failed = StateLease::take_with(log.clone(), &failing, Arc::new(BootClock)).map(drop);
+    assert!(matches!(failed, Err(Error::Engine(_))), "{failed:?}");
 }
 
 /// A gateway that stands by takes over from one that adds entries all the time, and then ends.
@@ -157,6 +205,7 @@ fn a_gateway_that_writes_is_not_replaced() {
         master: &master,
         period,
         anchor: None,
+        stands_by: true,
         is_stopped: &|| false,
         on_wait: &|| {},
     };
@@ -256,6 +305,7 @@ fn the_longer_lease_counts() {
         master: &master,
         period,
         anchor: None,
+        stands_by: true,
         is_stopped: &|| false,
         on_wait: &|| {},
     };
@@ -279,6 +329,7 @@ fn a_checkpoint_hides_no_released_lease() {
         master: &master,
         period: 2 * SECOND,
         anchor: None,
+        stands_by: true,
         is_stopped: &|| false,
         on_wait: &|| {},
     };
@@ -335,6 +386,7 @@ fn logs_of_other_keys_and_with_gaps_are_refused() {
         master: &other,
         period: SECOND,
         anchor: None,
+        stands_by: true,
         is_stopped: &|| false,
         on_wait: &|| {},
     };

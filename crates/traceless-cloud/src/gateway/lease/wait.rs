@@ -18,6 +18,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(250);
 /// Advice for the operator when nothing in the log opens under the gateway's key.
 const KEY_ADVICE: &str = "is --key-file the key that it was made with, and is the store this \
                           gateway's? if so, restore a copy of the store";
+/// Only a gateway that runs adds entries.
+const RUNS: Error = Error::InUse("the gateway's state");
 /// Clocks of two machines may differ by one part in so many.
 const DRIFT: u64 = 50;
 
@@ -67,7 +69,8 @@ impl LogEnd {
     }
 
     /// Waits until the lease is free, or until there was no new entry for longer than a lease
-    /// lasts. Returns false if that is stopped.
+    /// lasts. Returns false if that is stopped. A gateway that does not stand by fails at a new
+    /// entry, or if the log cannot be read.
     pub fn wait_until_free(
         &mut self,
         log: &dyn StateLog,
@@ -83,6 +86,7 @@ impl LogEnd {
             // Of the gateway that has it.
             let period = self.period_ms.saturating_mul(1_000_000).min(u64::MAX / 4);
             match self.follow(log) {
+                Ok(true) if !self.is_free && !options.stands_by => return Err(RUNS),
                 Ok(true) => (since, is_looked_up, is_away) = (clock.now(), false, false),
                 // Nothing new was found after the lease was over.
                 Ok(false) if clock.now() - since > period + period / DRIFT => break,
@@ -90,6 +94,7 @@ impl LogEnd {
                 // entry.
                 Ok(false) if !is_looked_up && clock.now() - since > period / 2 => {
                     match self.follow_checkpoint(log, options.master) {
+                        Ok(true) if !self.is_free && !options.stands_by => return Err(RUNS),
                         Ok(true) => since = clock.now(),
                         Ok(false) => is_looked_up = true,
                         Err(Error::Engine(_)) => {}
@@ -98,7 +103,7 @@ impl LogEnd {
                 }
                 Ok(false) => std::thread::sleep(pause),
                 // Without an answer it is unknown whether there is a new entry.
-                Err(Error::Engine(reason)) => {
+                Err(Error::Engine(reason)) if options.stands_by => {
                     if !core::mem::replace(&mut is_away, true) {
                         tracing::warn!(reason, "the gateway's state cannot be read: waiting");
                     }

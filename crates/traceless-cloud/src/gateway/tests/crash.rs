@@ -183,6 +183,7 @@ impl World {
                 master: &master,
                 period,
                 anchor: anchor.clone(),
+                stands_by: true,
                 is_stopped: &|| false,
                 on_wait: &|| {},
             };
