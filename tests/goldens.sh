@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Volumes, a gateway's folder and its backup that earlier versions left (tests/goldens/make.sh)
-# open, hold what was written, take more, and open again.
+# Volumes, gateways in a folder and in an engine, and a backup, that earlier versions left
+# (tests/goldens/make.sh) open, hold what was written, take more, and open again.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 
@@ -19,11 +19,11 @@ is_volume() {
     stop_server
 }
 
-# is_gateway OPTIONS...: of its tree.
+# is_gateway OPTIONS...: of its state and tree.
 is_gateway() {
     local gateway port round nth wanted
     for round in 1 2; do
-        "$traceless" gateway --local gateway "$@" --allow-simulated-tee --resp 127.0.0.1:0 \
+        "$traceless" gateway "$@" --allow-simulated-tee --resp 127.0.0.1:0 \
             >gateway.out 2>gateway.err &
         gateway=$!
         until has_line gateway.out "RESP at"; do
@@ -43,17 +43,64 @@ is_gateway() {
     done
 }
 
+# later FILE AT NUMBER: the file with another number of its format, as a later version would have
+# written it, with contents that this one does not know.
+later() {
+    printf '%s\377' "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+
+# What a version has left that is not known here is refused with advice, and stays.
+is_refused_later() {
+    local file=$1 options=(--local gateway --blocks 64 --block-len 256 --allow-simulated-tee)
+    cp -r gateway whole
+    later "$file" 7 9
+    sha256sum "$file" >sum
+    expect 4 "$traceless" gateway "${options[@]}" --resp 127.0.0.1:0
+    check "it says what to do" grep -q "has format 0*9.*upgrade this program" err
+    expect 4 "$traceless" gateway backup "${options[@]}" --to backup
+    check "a backup says so, too" grep -q "upgrade this program" err
+    case $file in
+        */state.*)
+            expect 4 "$traceless" gateway check --local gateway
+            expect 4 "$traceless" gateway repair --local gateway --accept-loss
+            check "a repair does not give it up" grep -q "upgrade this program" err
+            ;;
+    esac
+    check "it stays as it is" sha256sum --check --quiet sum
+    rm -rf gateway
+    mv whole gateway
+}
+
 for golden in "$root"/tests/goldens/*.tar.xz; do
     section "$(basename "$golden" .tar.xz)"
-    rm -rf ./*.img gateway key backup
+    rm -rf ./*.img gateway engine key backup
     tar --extract --xz --file "$golden"
     case $golden in
-        */gateway.*) is_gateway --blocks 64 --block-len 256 ;;
+        */gateway.*)
+            for file in gateway/gateway/state/state.* gateway/host/places.log; do
+                is_refused_later "$file"
+            done
+            is_gateway --local gateway --blocks 64 --block-len 256
+            ;;
+        */engine.*)
+            port=$((20000 + RANDOM % 12000))
+            start_service redis '.*Ready' redis-server --port "$port" --dir engine --save ''
+            redis=$started engine=redis://127.0.0.1:$port/
+            is_gateway --state "$engine?store=state" --store "$engine" --key-file key \
+                --lease 1 --blocks 64 --block-len 256 --lambda 4
+            kill "$redis"
+            wait "$redis" || true
+            ;;
         */backup.*)
             tree=(--blocks 200 --block-len 1K --key-file key)
+            cp backup later
+            later later 8 "$(printf '\2')"
+            expect 4 "$traceless" gateway restore --local gateway "${tree[@]}" \
+                --allow-simulated-tee --from later
+            check "a later backup is refused" grep -q "upgrade this program" err
             expect 0 "$traceless" gateway restore --local gateway "${tree[@]}" \
                 --allow-simulated-tee --from backup
-            is_gateway "${tree[@]}"
+            is_gateway --local gateway "${tree[@]}"
             ;;
         *) is_volume ./*.img ;;
     esac

@@ -63,6 +63,29 @@ for golden in *.img gateway; do
         xz -9 >"$here/${golden%.img}.1.tar.xz"
 done
 
+# The same with state and tree in a storage engine.
+mkdir engine
+redis-server --port 6412 --dir engine --save '' --appendonly no >/dev/null &
+redis=$!
+until redis-cli -p 6412 ping >/dev/null 2>&1; do sleep 0.05; done
+"$traceless" gateway --state 'redis://127.0.0.1:6412/?store=state' \
+    --store redis://127.0.0.1:6412/ --key-file key --blocks 64 --block-len 256 --lambda 4 \
+    --allow-simulated-tee --resp "127.0.0.1:$port" 2>/dev/null &
+gateway=$!
+until redis-cli -p "$port" ping >/dev/null 2>&1; do sleep 0.05; done
+for ((nth = 0; nth < 20; nth++)); do
+    redis-cli -p "$port" set "name $nth" "$(printf "%0$((40 * nth + 1))d" "$nth")" >/dev/null
+done
+redis-cli -p "$port" del "name 3" >/dev/null
+# As a crash leaves it.
+kill -KILL "$gateway"
+wait "$gateway" || true
+redis-cli -p 6412 save >/dev/null
+kill "$redis"
+wait "$redis" || true
+tar --create --sort=name --owner=0 --group=0 --mtime=@0 -- engine key |
+    xz -9 >"$here/engine.1.tar.xz"
+
 "$traceless" gateway backup --local gateway --blocks 64 --block-len 256 --allow-simulated-tee \
     --to backup >/dev/null 2>&1
 cp gateway/gateway/key key

@@ -77,6 +77,31 @@ pub enum Error {
     /// A file of the store or of the gateway has the wrong form.
     #[error("{0} cannot be understood: it is damaged or of another version")]
     State(&'static str),
+    /// A file, a log or a backup has the format of another version of this program.
+    #[error(
+        "{what} has format {found}, and this program knows format {known}: {}",
+        advice_on_format(*.found, *.known)
+    )]
+    Format {
+        /// What has it.
+        what: &'static str,
+        /// The format's number.
+        found: u32,
+        /// The number of the format that this program knows.
+        known: u32,
+    },
+    /// Gateway and host are of versions that do not understand each other.
+    #[error(
+        "the gateway speaks version {gateway} of the protocol between gateway and host, and the \
+         host version {host}: upgrade the {}",
+        older_of(*.gateway, *.host)
+    )]
+    Protocol {
+        /// The gateway's version.
+        gateway: u32,
+        /// The host's version.
+        host: u32,
+    },
     /// A log differs from what was written. A cut-off end counts only if it was acknowledged.
     #[error(
         "{file} is damaged in entry {entry}, at byte {at}, and {lost} written entries cannot be \
@@ -164,7 +189,52 @@ impl From<std::io::Error> for Error {
     }
 }
 
+/// Advice for the operator about a format that this program does not know.
+fn advice_on_format(found: u32, known: u32) -> &'static str {
+    if found > known {
+        "a newer version of Traceless has written it: upgrade this program"
+    } else {
+        "make a backup with the version that has written it, and restore that with this one"
+    }
+}
+
+/// Which of both has the older version of their protocol.
+fn older_of(gateway: u32, host: u32) -> &'static str {
+    if gateway < host { "gateway" } else { "host" }
+}
+
 impl Error {
+    /// Fails if `bytes` have the format of another version: if they begin like `magic`, a word and
+    /// a number, but with another number. `is_own` says whether bytes are whole in this program's
+    /// format: then only their number is damaged.
+    ///
+    /// ```
+    /// use traceless_cloud::Error;
+    ///
+    /// let check = |bytes| Error::check_format("the file", bytes, b"tlfile04", |_| false);
+    /// assert!(check(b"tlfile04 content").is_ok() && check(b"noise").is_ok());
+    /// let newer = check(b"tlfile05 content").expect_err("another number");
+    /// assert!(matches!(newer, Error::Format { found: 5, known: 4, .. }));
+    /// assert!(newer.to_string().contains("upgrade this program"));
+    /// ```
+    pub fn check_format(
+        what: &'static str,
+        bytes: &[u8],
+        magic: &[u8; 8],
+        is_own: impl FnOnce(&[u8]) -> bool,
+    ) -> Result {
+        let word = magic.split(u8::is_ascii_digit).next().unwrap_or_default();
+        let Some((found, rest)) = bytes.split_first_chunk::<8>() else { return Ok(()) };
+        match (number_behind(word, found), number_behind(word, magic)) {
+            (Some(found), Some(known))
+                if found != known && !is_own(&[&magic[..], rest].concat()) =>
+            {
+                Err(Self::Format { what, found, known })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether the host or its engine is away, so that the same request may succeed later.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Engine(_) | Self::Host(_) | Self::SessionLost | Self::Unreachable(_))
@@ -180,17 +250,31 @@ impl Error {
             Self::StashOverflow { .. } | Self::Memory => "memory",
             Self::Full { .. } => "full",
             Self::Lost { .. } => "lost",
-            Self::State(_) | Self::Damaged { .. } => "state",
+            Self::State(_) | Self::Damaged { .. } | Self::Format { .. } => "state",
             Self::RolledBack { .. } | Self::Anchor { .. } => "rolled_back",
             Self::InUse(_) => "in_use",
             Self::Fenced { .. } => "fenced",
             Self::Store(_) | Self::Engine(_) => "store",
             Self::Evidence(_) | Self::EvidenceRefused(_) => "evidence",
-            Self::SessionLost | Self::Unreachable(_) | Self::Host(_) | Self::Tls(_) => "host",
+            Self::SessionLost
+            | Self::Unreachable(_)
+            | Self::Host(_)
+            | Self::Protocol { .. }
+            | Self::Tls(_) => "host",
             #[cfg(feature = "std")]
             Self::Io(_) => "io",
         }
     }
+}
+
+/// The number that follows a word.
+fn number_behind(word: &[u8], bytes: &[u8]) -> Option<u32> {
+    let digits = bytes.strip_prefix(word)?;
+    let value = |number: u32, digit: &u8| {
+        let digit = digit.is_ascii_digit().then(|| digit - b'0')?;
+        number.checked_mul(10)?.checked_add(digit.into())
+    };
+    digits.iter().try_fold(0, value)
 }
 
 /// The result type of this crate.

@@ -68,6 +68,7 @@ pub fn decode(reply: &[u8]) -> Result<&[u8]> {
         FENCED => Error::Fenced { own: reader.u64()?, newest: reader.u64()? },
         SESSION_LOST => Error::SessionLost,
         IN_USE => Error::InUse("the host's store"),
+        PROTOCOL => Error::Protocol { gateway: reader.u32()?, host: reader.u32()? },
         _ => Error::Host(String::from_utf8_lossy(reader.rest()).into_owned()),
     })
 }
@@ -79,6 +80,7 @@ const REPLAYED: u8 = 3;
 const FENCED: u8 = 4;
 const SESSION_LOST: u8 = 5;
 const IN_USE: u8 = 6;
+const PROTOCOL: u8 = 7;
 const TEXT: u8 = 255;
 
 fn encode_error(error: &Error) -> Vec<u8> {
@@ -90,6 +92,7 @@ fn encode_error(error: &Error) -> Vec<u8> {
         Error::Fenced { own, newest } => out.u8(FENCED).u64(*own).u64(*newest),
         Error::SessionLost => out.u8(SESSION_LOST),
         Error::InUse(_) => out.u8(IN_USE),
+        Error::Protocol { gateway, host } => out.u8(PROTOCOL).u32(*gateway).u32(*host),
         // A text that came from another host is passed on without a second prefix.
         Error::Host(text) => write_text(text, &mut out),
         error => write_text(&error.to_string(), &mut out),
@@ -133,6 +136,7 @@ mod tests {
             Error::Replayed,
             Error::Fenced { own: 1, newest: 1 << 40 },
             Error::SessionLost,
+            Error::Protocol { gateway: 4, host: 70_000 },
         ] {
             let decoded = decode(&encode_error(&error)).unwrap_err();
             assert_eq!(format!("{decoded:?}"), format!("{error:?}"));

@@ -115,6 +115,12 @@ impl Entry {
 
     /// The entry in these bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
+        Error::check_format(CONTENT, bytes, MAGIC, |own| Self::decode_own(own).is_ok())?;
+        Self::decode_own(bytes)
+    }
+
+    /// The same in this version's format.
+    fn decode_own(bytes: &[u8]) -> Result<Self> {
         let wrong = Error::State(CONTENT);
         let Some((body, check)) = bytes.split_last_chunk::<CHECK_LEN>() else { return Err(wrong) };
         let Some(marked) = body.strip_prefix(MAGIC) else { return Err(wrong) };
@@ -338,6 +344,13 @@ mod tests {
             assert!(matches!(Entry::decode(&changed), Err(Error::State(_))), "{at}");
             assert!(matches!(Entry::decode(&bytes[..at]), Err(Error::State(_))), "{at}");
         }
+        let check_at = bytes.len() - CHECK_LEN;
+        let mut later = bytes[..check_at].to_vec();
+        later[7] = b'2';
+        let check = Sha256::digest(&later);
+        later.extend_from_slice(&check[..CHECK_LEN]);
+        let refused = Entry::decode(&later);
+        assert!(matches!(refused, Err(Error::Format { found: 2, known: 1, .. })), "{refused:?}");
         let (first, second) = (Entry::Nothing.encode(&MARK), Mark { number: 6, ..MARK });
         assert!(first != Entry::Nothing.encode(&second), "each entry is unique");
     }

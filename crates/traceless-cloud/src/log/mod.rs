@@ -42,7 +42,7 @@ pub use layout::ENTRIES_AT;
 pub use layout::{HEAD_LEN, Head, Magic};
 pub use marks::{MARKS_LEN, Mark, POSITION_LEN, Position};
 pub use proof::{HashProof, Proof, SealProof};
-pub use read::{Damage, WholeEntries, read, read_stored};
+pub use read::{Damage, WholeEntries, check_format, read, read_stored};
 
 use crate::durable::Durability;
 use crate::error::{Error, Result};

@@ -1,6 +1,6 @@
 //! Reads a log's file, and finds its damage.
 
-use super::layout::{ENTRIES_AT, ENTRY_MAGIC, HEADER_LEN, Head, Header, MARKS_AT, Magic};
+use super::layout::{ENTRIES_AT, ENTRY_MAGIC, HEAD_LEN, HEADER_LEN, Head, Header, MARKS_AT, Magic};
 use super::marks::{Mark, Position};
 use super::proof::{CHAIN_LEN, Chain, Proof};
 use crate::error::{Error, Result};
@@ -77,6 +77,17 @@ impl Damage {
         let Self { entry, at, lost_entries: lost, .. } = *self;
         Error::Damaged { file, entry, at, lost, advice }
     }
+}
+
+/// Fails if a file has the format of another version of this program.
+pub fn check_format<P: Proof>(
+    what: &'static str,
+    bytes: &[u8],
+    magic: Magic,
+    key: &P::Key,
+) -> Result {
+    let head = &bytes[..bytes.len().min(HEAD_LEN)];
+    Error::check_format(what, head, &magic, |own| Head::decode::<P>(own, magic, key).is_some())
 }
 
 /// Reads the entries in the bytes of a file.

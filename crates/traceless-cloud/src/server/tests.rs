@@ -1,6 +1,7 @@
 use super::*;
 use crate::connection_places::STRANGER_TIME;
 use crate::enclave_orders::Location;
+use crate::frame;
 use crate::gateway::Gateway;
 use crate::gateway::testing::{BLOCK, params};
 use crate::host::QueryRequest;
@@ -11,7 +12,8 @@ use crate::remote::{HostAddress, Remote};
 use crate::shared::{RateThread, SharedGateway, Wall};
 use crate::store::{Durability, StoreFolder, StorePlace};
 use crate::tee::Policy;
-use crate::wire::message::NumberedRequest;
+use crate::wire::message::{self, NumberedRequest, VERSION};
+use rustls::{ClientConnection, StreamOwned};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
@@ -379,6 +381,61 @@ fn unauthenticated_clients_are_refused() {
     io::Write::write_all(&mut plain, b"GET / HTTP/1.1\r\n\r\n").unwrap();
     drop(plain);
     Model::new(5).run(&mut host.open(home.path()).unwrap().gateway, 100);
+}
+
+/// A hello of another version on a connection of its own, and the host's error.
+fn greet(host: &Running, version: u32) -> Error {
+    let tls = tls::client(host.server.certificate(), None).unwrap();
+    let connection = ClientConnection::new(tls, "localhost".try_into().unwrap()).unwrap();
+    let stream = TcpStream::connect(host.address).unwrap();
+    let mut stream = StreamOwned::new(connection, stream);
+    let opening = Opening { number: u64::MAX, instance: [0; 16] };
+    let mut hello = message::hello(&opening, &params(BLOCKS).geometry, &[1; 16]);
+    hello[1..5].copy_from_slice(&version.to_le_bytes());
+    frame::write(&mut stream, &[&[0; 8], &hello]).unwrap();
+    let mut reply = Vec::new();
+    assert!(frame::read(&mut stream, 1 << 16, &mut reply).unwrap());
+    frame::decode(&reply[8..]).map(drop).unwrap_err()
+}
+
+#[test]
+fn a_gateway_of_another_version_is_refused_and_takes_nothing_over() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let host = Running::start(folder.path(), "127.0.0.1:0");
+    for (version, advice) in [(VERSION - 1, "the gateway"), (VERSION + 1, "the host")] {
+        let refused = greet(&host, version);
+        assert!(matches!(refused, Error::Protocol { .. }), "{refused:?}");
+        assert!(refused.to_string().ends_with(&format!("upgrade {advice}")), "{refused}");
+    }
+    // With its opening it would have fenced every other gateway off.
+    Model::new(6).run(&mut host.open(home.path()).unwrap().gateway, 100);
+}
+
+/// The gateway waits for a host that is away, but not for one that speaks another version.
+#[test]
+fn a_host_of_another_version_ends_the_gateway_at_once() {
+    let (folder, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let identity = Identity::own(folder.path()).unwrap();
+    let tls = tls::server(&identity, None).unwrap();
+    let listener = listen::bind("127.0.0.1:0", clients(true)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let later = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let connection = rustls::ServerConnection::new(tls).unwrap();
+        let (mut stream, mut hello) = (StreamOwned::new(connection, stream), Vec::new());
+        assert!(frame::read(&mut stream, 1 << 16, &mut hello).unwrap());
+        let refusal = Error::Protocol { gateway: VERSION, host: VERSION + 5 };
+        frame::write(&mut stream, &[&hello[..8], &frame::encode(Err(refusal))]).unwrap();
+    });
+    let hosts = vec![HostAddress { address, certificate: identity.certificate }];
+    let (identity, anchor, witness) = (None, None, None);
+    let remote = Remote { hosts, identity, policy: Policy::Simulated, anchor, witness };
+    let params = params(BLOCKS);
+    let refused = remote.open(home.path(), None, params, Choice::Benes, Durability::Process);
+    let refused = refused.map(drop).unwrap_err();
+    assert!(matches!(refused, Error::Protocol { .. }) && !refused.is_passing(), "{refused:?}");
+    assert!(refused.to_string().ends_with("upgrade the gateway"), "{refused}");
+    later.join().unwrap();
 }
 
 #[test]

@@ -11,7 +11,9 @@ use crate::durable::{Durability, make_folder, put};
 use crate::error::{Error, Result};
 use crate::geometry::{GEOMETRY_LEN, Geometry, Node};
 use crate::lock::Lock;
-use crate::log::{Damage, EntryDraft, HashProof, Head, Log, Magic, WholeEntries, read};
+use crate::log::{
+    Damage, EntryDraft, HashProof, Head, Log, Magic, WholeEntries, check_format, read,
+};
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs::{File, OpenOptions};
@@ -316,6 +318,7 @@ fn replay(
     places: &mut NodePlaces,
 ) -> Result<WholeEntries<HashProof>> {
     let wrong = || Error::State(LOG_CONTENT);
+    check_format::<HashProof>(LOG_CONTENT, &bytes, MAGIC, &())?;
     let found: Result<WholeEntries<HashProof>, Damage> = read(bytes, MAGIC, &());
     let found = found.map_err(|damage| damage.error(path, ADVICE))?.undamaged(path, ADVICE)?;
     let about = found.about.first_chunk::<GEOMETRY_LEN>().map(Geometry::decode);

@@ -62,6 +62,25 @@ fn files_reopen_in_the_state_of_the_last_commit() {
     }
 }
 
+#[test]
+fn files_of_another_version_are_refused_and_stay() {
+    let (folder, g) = (tempfile::tempdir().unwrap(), small());
+    let open = || FileStore::open(folder.path(), g, Durability::Process).map(drop);
+    open().unwrap();
+    let log = folder.path().join("places.log");
+    let whole = std::fs::read(&log).unwrap();
+    let mut later = whole.clone();
+    (later[7], later[16]) = (b'4', !later[16]);
+    std::fs::write(&log, &later).unwrap();
+    let refused = open().unwrap_err();
+    assert!(matches!(refused, Error::Format { found: 4, known: 3, .. }), "{refused:?}");
+    assert!(std::fs::read(&log).unwrap() == later);
+    let mut damaged = whole;
+    damaged[7] ^= 1;
+    std::fs::write(&log, damaged).unwrap();
+    assert!(matches!(open(), Err(Error::Damaged { .. })));
+}
+
 /// The room of removed nodes is free again.
 #[test]
 fn removed_nodes_leave_the_cache_and_the_disk() {

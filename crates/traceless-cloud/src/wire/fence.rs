@@ -16,6 +16,8 @@ pub const OPENING_LEN: usize = 24;
 const CHECK_LEN: usize = 8;
 const MAGIC: &[u8; 8] = b"tlopen01";
 const NAME: &str = "opening";
+/// Names the file in errors about its content.
+const CONTENT: &str = "the number of openings";
 
 /// One opening of a gateway's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -94,13 +96,19 @@ fn read(folder: &Path) -> Result<Option<Opening>> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(e.into()),
     };
-    let wrong = Error::State("the number of openings");
+    Error::check_format(CONTENT, &bytes, MAGIC, |own| opening_in(own).is_ok())?;
+    opening_in(&bytes).map(Some)
+}
+
+/// The opening in the bytes of a record.
+fn opening_in(bytes: &[u8]) -> Result<Opening> {
+    let wrong = Error::State(CONTENT);
     let Some((body, check)) = bytes.split_last_chunk::<CHECK_LEN>() else { return Err(wrong) };
     let Some(rest) = body.strip_prefix(MAGIC) else { return Err(wrong) };
     if Sha256::digest(body)[..CHECK_LEN] != *check || rest.len() != OPENING_LEN {
         return Err(wrong);
     }
-    Opening::decode(&mut Reader::new(rest)).map(Some)
+    Opening::decode(&mut Reader::new(rest))
 }
 
 fn write(folder: &Path, opening: &Opening) -> Result {
@@ -137,6 +145,11 @@ mod tests {
         open().check(second).unwrap();
         let file = host.path().join(NAME);
         let whole = std::fs::read(&file).unwrap();
+        let mut later = whole.clone();
+        (later[7], later[8]) = (b'2', !later[8]);
+        std::fs::write(&file, later).unwrap();
+        let refused = Fence::open(host.path()).map(drop);
+        assert!(matches!(refused, Err(Error::Format { found: 2, known: 1, .. })), "{refused:?}");
         for byte in 0..whole.len() {
             let mut changed = whole.clone();
             changed[byte] ^= 1;

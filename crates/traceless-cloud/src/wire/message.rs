@@ -10,7 +10,8 @@ use crate::geometry::{Geometry, LAYERS_MAX, Node};
 use crate::host::{DamagedSlot, QueryRequest, Stage};
 use crate::store::NodeVersion;
 
-/// Version of the protocol.
+/// Version of the protocol. In all versions a hello begins with a byte of zero and this number, and
+/// a host of another version refuses with [`Error::Protocol`], encoded as in this version.
 pub const VERSION: u32 = 4;
 /// Longest request from a gateway without a session, in bytes.
 pub const STRANGER_LEN_MAX: usize = 1024;
@@ -233,8 +234,9 @@ impl NumberedRequest {
         let mut from = Reader::new(bytes);
         let request = match from.u8()? {
             0 => {
-                if from.u32()? != VERSION {
-                    return Err(Error::Malformed("gateway and host are of different versions"));
+                let gateway = from.u32()?;
+                if gateway != VERSION {
+                    return Err(Error::Protocol { gateway, host: VERSION });
                 }
                 let opening = Opening::decode(&mut from)?;
                 let geometry = Geometry::decode(&from.array()?)?;
@@ -406,8 +408,12 @@ mod tests {
         }
         let mut other = requests()[0].0.clone();
         other[1] = VERSION as u8 + 1;
-        let error = NumberedRequest::decode(&other).unwrap_err().to_string();
-        assert!(error.contains("different versions"), "{error}");
+        let error = NumberedRequest::decode(&other).unwrap_err();
+        let versions = (VERSION + 1, VERSION);
+        assert!(matches!(error, Error::Protocol { gateway, host } if (gateway, host) == versions));
+        assert!(error.to_string().ends_with("upgrade the host"), "{error}");
+        let error = Error::Protocol { gateway: 3, host: 4 }.to_string();
+        assert!(error.ends_with("upgrade the gateway"), "{error}");
         let (_, NumberedRequest::Queries(mut queries_max)) = requests().swap_remove(4) else {
             unreachable!()
         };

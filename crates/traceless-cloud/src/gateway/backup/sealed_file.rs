@@ -4,6 +4,7 @@
 //! the last of which is shorter. A chunk is bound to the head, to its number and to whether it is
 //! the last one, so none can be changed, exchanged, left out or cut off.
 
+use crate::codec::Reader;
 use crate::error::{Error, Result};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use traceless_core::rng::Rng;
@@ -103,8 +104,9 @@ impl<R: Read> SealedReader<R> {
         if word != WORD {
             return Err(Error::Parameters("this file is no backup of a gateway"));
         }
-        if rest[..4] != VERSION.to_le_bytes() {
-            return Err(Error::Parameters("this backup is of another version of this program"));
+        let found = Reader::new(rest).u32()?;
+        if found != VERSION {
+            return Err(Error::Format { what: "the backup", found, known: VERSION });
         }
         let cipher = cipher(key, &head);
         Ok(Self { from, cipher, head, chunk: Vec::new(), used: 0, number: 0, is_last: false })

@@ -90,6 +90,10 @@ fn no_damage_of_a_backup_passes() {
         assert!(is_refused(&damaged), "bit of byte {at}");
         assert!(is_refused(&file[..at]), "cut at {at}");
     }
+    let mut later = file.clone();
+    later[8] += 1;
+    let refused = verifier.verify_backup(&later[..]).map(drop).unwrap_err();
+    assert!(matches!(refused, Error::Format { found: 2, known: 1, .. }), "{refused:?}");
     assert!(is_refused(&[&file[..], &[0]].concat()) && is_refused(&[]) && is_refused(&[0; 5000]));
 }
 

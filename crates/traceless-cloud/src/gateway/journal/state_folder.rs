@@ -8,7 +8,8 @@ use crate::durable::{Durability, make_folder, put};
 use crate::error::Result;
 use crate::lock::Lock;
 use crate::log::{
-    Damage, EntryDraft, Head, Log, Magic, POSITION_LEN, Position, SealProof, WholeEntries, read,
+    Damage, EntryDraft, Head, Log, Magic, POSITION_LEN, Position, SealProof, WholeEntries,
+    check_format, read,
 };
 use std::path::{Path, PathBuf};
 use traceless_core::rng::Rng;
@@ -16,6 +17,8 @@ use traceless_core::seal::Secret;
 
 /// The first bytes of each generation's file.
 const MAGIC: Magic = *b"tlgate04";
+/// Names the state in errors about its format.
+const CONTENT: &str = "the gateway's state";
 /// File name of a generation that is not the newest yet.
 const NEW: &str = "state.new";
 /// Advice for the operator when a generation is damaged.
@@ -113,6 +116,7 @@ impl SavedState {
         key: &Secret,
     ) -> Result<Result<Self, Damage>> {
         let bytes = std::fs::read(path_of(folder, generation))?;
+        check_format::<SealProof>(CONTENT, &bytes, MAGIC, &generation_key(key))?;
         Ok(Self::parse(bytes, generation, key))
     }
 

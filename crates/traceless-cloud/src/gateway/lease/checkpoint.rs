@@ -11,7 +11,8 @@ use traceless_core::seal::{Mac, SECRET_LEN, Secret};
 
 /// The first bytes of each head.
 pub const HEAD_MAGIC: Magic = *b"tlgenr01";
-const MAGIC: &[u8; 8] = b"tlsaved1";
+/// The first bytes of each checkpoint.
+pub const MAGIC: &[u8; 8] = b"tlsaved1";
 /// Names the checkpoint in errors about its content.
 const CONTENT: &str = "the checkpoint in the storage engine of the gateway's state";
 

@@ -6,7 +6,8 @@ use traceless_core::seal::{SECRET_LEN, Secret};
 
 /// Bytes of the number of a tree.
 pub const TREE_LEN: usize = 16;
-const MAGIC: &[u8; 8] = b"tllease1";
+/// The first bytes of each entry of a lease.
+pub const MAGIC: &[u8; 8] = b"tllease1";
 
 /// An entry of the lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

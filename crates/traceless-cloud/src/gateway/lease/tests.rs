@@ -396,3 +396,77 @@ fn logs_of_other_keys_and_with_gaps_are_refused() {
     let refused = take(&log, &clock).map(drop);
     assert!(matches!(refused, Err(Error::State(_))), "{refused:?}");
 }
+
+/// What a later version of this program would have written, under the same key.
+fn of_later_version(bytes: &Bytes, lease: &StateLease, prefix: &[u8]) -> Bytes {
+    let content = &bytes[..bytes.len() - traceless_core::seal::SECRET_LEN];
+    let mut content = content.to_vec();
+    content[7] = b'9';
+    let tag = lease.shared().key().mac(&[prefix, &content].concat());
+    [&content[..], tag.bytes()].concat().into()
+}
+
+/// A log that a later version of this program has written to is refused, and stays as it is.
+#[test]
+fn a_log_of_a_later_version_is_refused() {
+    let (log, clock) = new_log();
+    let lease = take(&log, &clock).unwrap();
+    save_nothing(&lease, &log);
+    lease.shared().extend().unwrap();
+    lease.shared().release().unwrap();
+    let whole = log.contents().stored.clone();
+    let (included, saved) = whole.checkpoint.clone().unwrap();
+    let (last, entry) = whole.entries.last_key_value().unwrap();
+    let mut later = vec![whole.clone(), whole.clone()];
+    let position = included.to_le_bytes();
+    later[0].checkpoint = Some((included, of_later_version(&saved, &lease, &position)));
+    later[1].entries.insert(*last, of_later_version(entry, &lease, &[]));
+    // The head of a generation is in a checkpoint of this version.
+    let mut checkpoint = Checkpoint::decode(&saved, included, lease.shared().key()).unwrap();
+    checkpoint.head[7] = b'9';
+    later.push(whole.clone());
+    let saved = checkpoint.encode(included, lease.shared().key());
+    later[2].checkpoint = Some((included, saved));
+    for (nth, later) in later.into_iter().enumerate() {
+        log.contents().stored = later.clone();
+        let refused = take(&log, &clock).map(drop).unwrap_err();
+        assert!(matches!(refused, Error::Format { .. }), "{nth}: {refused:?}");
+        assert!(refused.to_string().ends_with("upgrade this program"), "{nth}: {refused}");
+        let found = log.contents().stored.clone();
+        assert_eq!((found.entries, found.checkpoint), (later.entries, later.checkpoint), "{nth}");
+    }
+    // A damaged number is damage.
+    for byte in [1, 8] {
+        log.contents().stored = whole.clone();
+        let mut damaged = entry.to_vec();
+        damaged[7] ^= byte;
+        log.contents().stored.entries.insert(*last, damaged.into());
+        let taken = take(&log, &clock).map(drop);
+        assert!(!matches!(taken, Err(Error::Format { .. })), "{taken:?}");
+    }
+}
+
+/// A gateway that stands by ends when one of a later version takes the state.
+#[test]
+fn a_gateway_does_not_stand_by_for_one_of_a_later_version() {
+    let log = Arc::new(MemoryLog::new(10));
+    let master = Secret::from_bytes(MASTER);
+    let options = LeaseOptions {
+        master: &master,
+        period: Duration::from_hours(1),
+        anchor: None,
+        stands_by: true,
+        is_stopped: &|| false,
+        on_wait: &|| {},
+    };
+    let first = StateLease::take(log.clone(), &options).unwrap().unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| StateLease::take(log.clone(), &options).map(drop));
+        std::thread::sleep(Duration::from_millis(100));
+        let stored = log.contents().stored.clone();
+        let (last, entry) = stored.entries.last_key_value().unwrap();
+        log.append(last + 1, of_later_version(entry, &first, &[])).unwrap();
+        let refused = waiting.join().unwrap();
+        assert!(matches!(refused, Err(Error::Format { found: 9, .. })), "{refused:?}");
+    });
+}

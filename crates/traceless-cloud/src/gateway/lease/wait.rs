@@ -1,7 +1,8 @@
 //! Waits until no gateway has the lease of a state.
 
 use super::LeaseOptions;
-use super::entry::{LeaseEntry, TREE_LEN};
+use super::checkpoint::{self, Checkpoint, HEAD_MAGIC};
+use super::entry::{self, LeaseEntry, TREE_LEN};
 use super::read_log::ReadLog;
 use crate::error::{Error, Result};
 use crate::gateway::Keys;
@@ -15,6 +16,8 @@ use traceless_core::seal::Secret;
 /// How often the log is looked at in the period of the lease, and the longest pause between.
 const LOOKS: u32 = 20;
 const PAUSE_MAX: Duration = Duration::from_millis(250);
+/// Names the state in errors about its format.
+const CONTENT: &str = "the gateway's state in the storage engine";
 /// Advice for the operator when nothing in the log opens under the gateway's key.
 const KEY_ADVICE: &str = "is --key-file the key that it was made with, and is the store this \
                           gateway's? if so, restore a copy of the store";
@@ -49,12 +52,17 @@ impl LogEnd {
             let keys = Keys::new(master, &tree);
             return Ok(Self { tree, keys, opening: 0, last: 0, is_free: true, period_ms: 0 });
         }
+        check_format(&found, master)?;
         let unknown = || unknown(&found);
         let tree = found.tree().ok_or_else(unknown)?;
         let keys = Keys::new(master, &tree);
         let saved = match found.checkpoint(&keys.lease).map_err(|_| unknown())? {
             None => None,
-            Some(checkpoint) => Some(checkpoint.about(&keys.state).ok_or_else(unknown)?),
+            Some(checkpoint) => {
+                // The checkpoint's own tag has shown that it is not damaged.
+                Error::check_format(CONTENT, &checkpoint.head, &HEAD_MAGIC, |_| false)?;
+                Some(checkpoint.about(&keys.state).ok_or_else(unknown)?)
+            }
         };
         let of_lease = |(position, entry): (u64, &bytes::Bytes)| {
             LeaseEntry::decode(entry, position, &tree, &keys.lease)
@@ -132,6 +140,10 @@ impl LogEnd {
         let before = self.last;
         while let Some(entry) = log.entry(self.last + step)? {
             self.last += step;
+            let is_own = |own: &[u8]| {
+                LeaseEntry::decode(own, self.last, &self.tree, &self.keys.lease).is_some()
+            };
+            Error::check_format(CONTENT, &entry, entry::MAGIC, is_own)?;
             let found = LeaseEntry::decode(&entry, self.last, &self.tree, &self.keys.lease);
             self.is_free = found.is_some_and(|found| found.is_last);
             if let Some(found) = found {
@@ -144,10 +156,30 @@ impl LogEnd {
     }
 }
 
+/// Fails if another version of this program has written to the log.
+fn check_format(found: &ReadLog, master: &Secret) -> Result {
+    if let Some(saved) = &found.checkpoint {
+        let is_own = |own: &[u8]| {
+            let keys = Checkpoint::tree_of(own).map(|tree| Keys::new(master, &tree).lease);
+            keys.is_some_and(|key| Checkpoint::decode(own, found.included, &key).is_ok())
+        };
+        Error::check_format(CONTENT, saved, checkpoint::MAGIC, is_own)?;
+    }
+    for (position, stored) in found.numbered() {
+        let is_own = |own: &[u8]| {
+            let tree = LeaseEntry::tree_of(own);
+            let keys = tree.map(|tree| (tree, Keys::new(master, &tree).lease));
+            keys.is_some_and(|(tree, key)| LeaseEntry::decode(own, position, &tree, &key).is_some())
+        };
+        Error::check_format(CONTENT, stored, entry::MAGIC, is_own)?;
+    }
+    Ok(())
+}
+
 /// The error for a log without an entry that the gateway's key authenticates.
 fn unknown(found: &ReadLog) -> Error {
     Error::Damaged {
-        file: "the gateway's state in the storage engine".to_owned(),
+        file: CONTENT.to_owned(),
         entry: 0,
         at: 0,
         lost: found.entries.len() as u64,

@@ -92,6 +92,37 @@ fn a_state_of_another_tree_or_under_another_name_is_refused() {
     assert!(gateway.get(1).unwrap() == model[&1]);
 }
 
+/// A state of another version is refused by everything that reads it, also by a repair that may
+/// lose what cannot be read. A damaged number in it is damage.
+#[test]
+fn a_state_of_another_version_is_refused_and_stays() {
+    let (mut world, _) = written(44, 3);
+    let (generation, whole) = newest(&world);
+    let path = path_of(world.folder.path(), generation);
+    for (number, advice) in [(b'5', "upgrade this program"), (b'3', "restore that with this one")] {
+        let mut other = whole.clone();
+        (other[7], other[16]) = (number, !other[16]);
+        std::fs::write(&path, &other).unwrap();
+        let folder = world.folder.path().to_owned();
+        let mut rng = SeededRng::new(1);
+        for refused in [
+            world.open(u64::MAX).map(drop),
+            check(&folder, &world.keys, None).map(drop),
+            repair(&folder, &world.keys, None, &mut rng).map(drop),
+        ] {
+            let refused = refused.unwrap_err();
+            assert!(matches!(refused, Error::Format { known: 4, .. }), "{refused:?}");
+            assert!(refused.to_string().ends_with(advice), "{refused}");
+        }
+        assert!(std::fs::read(&path).unwrap() == other, "the file is as it was");
+        assert_eq!(generations(&folder).unwrap(), [generation]);
+    }
+    let mut damaged = whole.clone();
+    damaged[7] ^= 1;
+    std::fs::write(&path, damaged).unwrap();
+    assert!(matches!(world.open(u64::MAX), Err(Error::Damaged { .. })));
+}
+
 /// A crash before the old generation is removed, then damage of the newest: the gateway must not
 /// fall back to the old one.
 #[test]
