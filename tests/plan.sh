@@ -36,7 +36,7 @@ print(engines.KEY, engines.SECRET)
 chmod 600 keys
 read -r AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY <keys
 export AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
-start_service server "S3 at" "$traceless" gateway --local server --blocks 60000 --lambda 8 \
+start_service server "S3 at" "$traceless" gateway --local server --blocks 400000 --lambda 8 \
     --allow-simulated-tee --enclave inside --durability process --s3 "127.0.0.1:$port" \
     --s3-keys keys
 $python -c "
@@ -53,24 +53,17 @@ start_gateway() {
         --store "s3://tree/plan?endpoint=http://127.0.0.1:$1&region=us-east-1" "${@:2}" \
         --durability process --resp "127.0.0.1:$((port + 2))" --metrics "127.0.0.1:$((port + 3))"
 }
-# Nodes that were never written are not read, so each path is written once first, on demand.
-start_gateway "$port" --cache 0 --blocks 20480 --block-len 1K --lambda 4
-for number in $(seq 9000); do
-    echo "set name$number value"
-done | redis-cli -p "$((port + 2))" >answers
-check "values are kept" test "$(grep -c OK answers)" -eq 9000
-stop_service
-read -r -a options <<<"$options"
-start_gateway "$proxy" "${options[@]}"
-check "requests and queries agree with the plan" python3 - "$proxy" "$((port + 3))" <<'EOF'
+# agrees PLANS: the requests of the server, and the queries of the gateway, with the best of PLANS.
+agrees() {
+    python3 - "$proxy" "$((port + 3))" "$1" <<'EOF'
 import json
 import re
 import sys
 import time
 import urllib.request
 
-proxy, metrics = sys.argv[1:]
-plan = json.load(open("plans"))["plans"][0]
+proxy, metrics, plans = sys.argv[1:]
+plan = json.load(open(plans))["plans"][0]
 assert plan["together"] > 1 and plan["layers"] > 1, plan
 
 
@@ -90,14 +83,57 @@ def rates(before, after):
     return [(b - a) / seconds for a, b in zip(before[:3], after[:3])]
 
 
-planned = [plan["engine_reads_per_second"], plan["engine_writes_per_second"], plan["rate"]]
+def planned(kind):
+    return plan[f"engine_{kind}_per_second"] + plan[f"state_{kind}_per_second"]
+
+
+expected = [planned("reads"), planned("writes"), plan["rate"]]
 for attempt in range(8):
     before = counts()
     time.sleep(16)
     found = rates(before, counts())
-    print(found, planned)
-    if all(abs(a / b - 1) <= 0.1 for a, b in zip(found, planned)):
+    print(found, expected)
+    if all(abs(a / b - 1) <= 0.1 for a, b in zip(found, expected)):
         sys.exit(0)
 sys.exit(1)
 EOF
+}
+
+# Nodes that were never written are not read, so each path is written once first, on demand.
+fill() {
+    for number in $(seq 9000); do
+        echo "set name$number value"
+    done | redis-cli -p "$((port + 2))" >answers
+    check "values are kept" test "$(grep -c OK answers)" -eq 9000
+}
+
+start_gateway "$port" --cache 0 --blocks 20480 --block-len 1K --lambda 4
+fill
 stop_service
+read -r -a options <<<"$options"
+start_gateway "$proxy" "${options[@]}"
+check "requests and queries agree with the plan" agrees plans
+stop_service
+
+section "so it does with a gateway that stands by, and the state in the same server"
+"${plan[@]}" --data 16M --requests 80 --latency 40 --lambda 4 --cache 0 --standbys 1 --json >plans
+options=$(python3 -c 'import json; print(json.load(open("plans"))["plans"][0]["options"])')
+read -r -a options <<<"$options"
+head -c 32 /dev/urandom >key
+# The gateway $1, with its server at the port $2.
+start_leased() {
+    local s3="endpoint=http://127.0.0.1:$2&region=us-east-1"
+    start_service "$1" "$3" "$traceless" gateway --state "s3://tree/state?$s3" --key-file key \
+        --store "s3://tree/leased?$s3" --allow-simulated-tee "${@:4}"
+}
+served=(--resp "127.0.0.1:$((port + 2))" --metrics "127.0.0.1:$((port + 3))")
+start_leased gateway "$port" RESP "${served[@]}" --cache 0 --blocks 20480 --block-len 1K --lambda 4
+fill
+stop_service
+start_leased gateway "$proxy" RESP "${served[@]}" "${options[@]}"
+leased=$started
+start_leased standby "$proxy" "standing by" --resp "127.0.0.1:$((port + 4))" "${options[@]}"
+check "requests and queries agree with the plan" agrees plans
+stop_service
+kill "$leased"
+wait "$leased"

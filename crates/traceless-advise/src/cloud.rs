@@ -4,7 +4,7 @@ use super::answer::{Candidate, CommandLine, Cost, Proposal, QueryCost};
 use super::leakage::{ENCLAVES, GATEWAY_AT_A_RATE, GATEWAY_ON_DEMAND};
 use super::requirements::{AdviseError, Requirements};
 use super::sizes::{about, size_text};
-use traceless_cloud::capacity::{PlanConditions, Prices, monthly_cost};
+use traceless_cloud::capacity::{PlanConditions, Prices, QueryRate, monthly_cost};
 use traceless_cloud::costs::Costs;
 use traceless_cloud::gateway::QUERIES_PER_SECOND_MAX;
 use traceless_cloud::kernel::Choice;
@@ -77,8 +77,8 @@ impl GatewayTrial {
         let costs = Costs::of(&params, choice);
         let per_query = costs.messages_per_query(&params);
         let conditions = PlanConditions::default();
-        let money =
-            monthly_cost(&params, choice, rate.unwrap_or(0), &conditions, &Prices::default());
+        let query_rate = QueryRate { per_second: rate.unwrap_or(0), together: 1 };
+        let money = monthly_cost(&params, choice, query_rate, &conditions, &Prices::default());
         let cost = Cost {
             store_bytes: costs.tree,
             space_factor: params.space(),

@@ -1,6 +1,6 @@
 //! `traceless plan`: what a store needs for a load.
 
-use crate::args::{LAMBDA, PlanCloudArgs, PlanCommand, PlannedEngine};
+use crate::args::{LAMBDA, LEASE, PlanCloudArgs, PlanCommand, PlannedEngine};
 use crate::failure::Failure;
 use crate::output::{print_json, print_line};
 use serde_json::{Value, json};
@@ -16,8 +16,13 @@ pub fn run(command: &PlanCommand) -> Result<(), Failure> {
 }
 
 fn plan_cloud(args: &PlanCloudArgs) -> Result<(), Failure> {
-    let demand =
-        Demand { data: args.data, value_len: args.value, requests_per_second: args.requests };
+    let demand = Demand {
+        data: args.data,
+        value_len: args.value,
+        requests_per_second: args.requests,
+        skew: args.skew,
+        read_share: args.reads,
+    };
     let conditions = conditions(args)?;
     let plans = plan(&demand, &conditions, &prices(args, conditions.engine)?);
     let plans = plans.map_err(Failure::usage)?;
@@ -39,8 +44,16 @@ fn conditions(args: &PlanCloudArgs) -> Result<PlanConditions, Failure> {
     let seconds = args.latency.unwrap_or(usual) / 1e3;
     let latency = Duration::try_from_secs_f64(seconds)
         .map_err(|e| Failure::usage(format!("--latency: {e}")))?;
-    let host_speed = args.host_speed as f64;
-    Ok(PlanConditions { engine, latency, cache: args.cache, lambda: args.lambda, host_speed })
+    Ok(PlanConditions {
+        engine,
+        latency,
+        cache: args.cache,
+        lambda: args.lambda,
+        host_speed: args.host_speed as f64,
+        copies: args.copies,
+        standbys: args.standbys,
+        lease: Duration::from_secs(args.lease.into()),
+    })
 }
 
 fn prices(args: &PlanCloudArgs, engine: EngineKind) -> Result<Prices, Failure> {
@@ -94,6 +107,12 @@ fn options(plan: &CapacityPlan, args: &PlanCloudArgs) -> String {
     if args.lambda != LAMBDA {
         words.push(format!("--lambda {}", args.lambda));
     }
+    if args.copies > 0 {
+        words.push(format!("--copies {}", size_text(args.copies)));
+    }
+    if args.standbys > 0 && args.lease != LEASE {
+        words.push(format!("--lease {}", args.lease));
+    }
     words.join(" ")
 }
 
@@ -111,6 +130,9 @@ fn to_json(plan: &CapacityPlan, args: &PlanCloudArgs) -> Value {
         "layers_cached": plan.layers_cached,
         "engine_reads_per_second": plan.requests.reads,
         "engine_writes_per_second": plan.requests.writes,
+        "state_reads_per_second": plan.state_requests.reads,
+        "state_writes_per_second": plan.state_requests.writes,
+        "copy_hits": plan.copy_hits,
         "stored_bytes": plan.stored,
         "message_bytes_per_second": plan.messages,
         "gateway_memory_bytes": plan.gateway_memory,
@@ -144,6 +166,17 @@ fn print(plans: &[CapacityPlan], args: &PlanCloudArgs) {
         best.requests.reads,
         best.requests.writes
     ));
+    if args.standbys > 0 {
+        print_line(&format!(
+            "  {} standing by; for the state the engine gets {:.1} requests a second that read and \
+             {:.1} that write",
+            args.standbys, best.state_requests.reads, best.state_requests.writes
+        ));
+    }
+    if args.copies > 0 {
+        let hits = 100.0 * best.copy_hits;
+        print_line(&format!("  {hits:.0} % of the reads find a copy, and send no query"));
+    }
     print_line(&format!(
         "  messages {} a second; memory of the gateway {}",
         about(best.messages),

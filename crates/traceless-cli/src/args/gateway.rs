@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// The usual limit of failures, in bits.
 pub const LAMBDA: u32 = 32;
+/// The usual lease of a state in an engine, in seconds.
+pub const LEASE: u32 = 5;
 /// The usual number of children of a node.
 const ARITY: u32 = 8;
 
@@ -295,7 +297,7 @@ pub struct LeaseArgs {
     pub state_password_file: Option<PathBuf>,
     /// How long a gateway answers after it has reached its state for the last time, and how long a
     /// gateway that stands by waits before it takes the place of one that is gone
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "state",
+    #[arg(long, value_name = "SECONDS", default_value_t = LEASE, requires = "state",
         value_parser = clap::value_parser!(u32).range(1..=3600))]
     pub lease: u32,
 }

@@ -37,6 +37,24 @@ pub struct PlanCloudArgs {
     /// Bytes of nodes that a host reads and writes in a second
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "240M")]
     pub host_speed: u64,
+    /// Memory for copies of blocks used lately, as of `traceless gateway --copies`
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "0")]
+    pub copies: u64,
+    /// How uneven requests are, which decides how many find a copy: the exponent of Zipf's law. 0:
+    /// all values are alike; 0.99: as YCSB
+    #[arg(long, value_name = "EXPONENT", default_value_t = 0.0)]
+    pub skew: f64,
+    /// The share of requests that read: only these can find a copy
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    pub reads: f64,
+    /// Gateways that stand by, with the state in the engine, too
+    #[arg(long, value_name = "N", default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub standbys: u32,
+    /// The lease of that state, as of `traceless gateway --lease`
+    #[arg(long, value_name = "SECONDS", default_value_t = super::LEASE,
+        value_parser = clap::value_parser!(u32).range(1..=3600))]
+    pub lease: u32,
     #[command(flatten)]
     pub prices: PriceArgs,
     /// Print as JSON

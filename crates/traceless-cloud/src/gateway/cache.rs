@@ -16,6 +16,12 @@ pub struct Cache {
     uses: u64,
 }
 
+/// Bytes of memory for each block besides its own, at most: its places in the map, which is half
+/// full, and in the order of uses, which has two of each block and as much room again.
+pub fn bytes_beside_copy() -> usize {
+    2 * (1 + size_of::<(u32, (u64, Vec<u8>))>()) * 8 / 7 + 2 * 2 * size_of::<(u32, u64)>()
+}
+
 impl Cache {
     /// Keeps at most `len` bytes of blocks from now on.
     pub fn limit(&mut self, len: usize) {

@@ -16,6 +16,8 @@ mod state_store;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use leased_state::entries_per_save;
+pub(crate) use saved_state::PIECE_LEN as STATE_PIECE_LEN;
 pub(super) use saved_state::SavedState;
 pub use state_folder::StateLocation;
 pub(super) use state_folder::{generations, path_of, put_new, write_new};

@@ -78,12 +78,15 @@ mod value;
 mod write_steps;
 
 pub use backup::BackupContents;
+pub(crate) use cache::bytes_beside_copy;
 pub use constant_rate::QUERIES_PER_SECOND_MAX;
 pub use draft::Draft;
 pub use fill::Contents;
 pub use index::index_bytes;
 pub use inspect::{LostPart, StateReport, check, new_anchor, repair};
 pub use journal::{OpenState, OpenedState, StateLocation};
+pub(crate) use journal::{STATE_PIECE_LEN, entries_per_save};
+pub(crate) use lease::{EXTENSIONS as LEASE_EXTENSIONS, pause_of_standby};
 pub use lease::{LEASE_MIN, LeaseOptions, StateLease};
 pub use lost_name::LostName;
 pub use name_changes::NameChanges;

@@ -29,6 +29,8 @@ pub struct Contents {
     pub stored: Stored,
     /// Entries cannot be read, as after a checkpoint that includes them.
     pub hides_entries: bool,
+    /// How often an entry was looked for.
+    pub entry_reads: u64,
     /// Each position counts as taken.
     pub refuses_entries: bool,
     /// Of 100 calls, how many fail. Half of these take effect.
@@ -47,6 +49,7 @@ impl MemoryLog {
             contents: Mutex::new(Contents {
                 stored: Stored::default(),
                 hides_entries: false,
+                entry_reads: 0,
                 refuses_entries: false,
                 failures: 0,
                 left: u64::MAX,
@@ -93,7 +96,11 @@ impl StateLog for MemoryLog {
     }
 
     fn entry(&self, position: u64) -> Result<Option<Bytes>> {
-        let is_hidden = self.contents().hides_entries;
+        let is_hidden = {
+            let mut contents = self.contents();
+            contents.entry_reads += 1;
+            contents.hides_entries
+        };
         self.call(|stored| stored.entries.get(&position).filter(|_| !is_hidden).cloned())
     }
 

@@ -33,6 +33,11 @@ const ENTRY_UNIT: usize = 4096;
 const ENTRIES_MIN: u64 = 2048;
 const ENTRIES_PER_PIECE: u64 = 256;
 const ENTRIES_MAX: u64 = 16_384;
+/// Entries of the log between two checkpoints of a state with so many pieces.
+pub(crate) fn entries_per_save(pieces: u64) -> u64 {
+    (ENTRIES_MIN + pieces * ENTRIES_PER_PIECE).min(ENTRIES_MAX)
+}
+
 /// Pieces that are written or read at once.
 const PIECES_AT_ONCE: usize = 8;
 /// How often the state is read again because another gateway has saved it meanwhile.
@@ -142,8 +147,7 @@ impl StateStore for LeasedState {
     fn is_long(&self) -> bool {
         // Entries of the lease count, too.
         let pieces = self.newest.as_ref().map_or(0, |newest| newest.pieces.len() as u64);
-        let most = (ENTRIES_MIN + pieces * ENTRIES_PER_PIECE).min(ENTRIES_MAX);
-        self.lease.shared().last() - self.included > most
+        self.lease.shared().last() - self.included > entries_per_save(pieces)
     }
 
     fn check(&self) -> Result {

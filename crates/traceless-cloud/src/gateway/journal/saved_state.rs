@@ -9,7 +9,7 @@ use crate::log::{EntryDraft, Position, SealProof, WholeEntries};
 use crate::params::Params;
 
 /// The state is sealed in pieces of this length, as entries without records. An empty one ends it.
-const PIECE_LEN: usize = 1 << 20;
+pub(crate) const PIECE_LEN: usize = 1 << 20;
 
 /// The bytes of a state with which a generation begins.
 pub(super) fn encode_state(state: &State) -> Vec<u8> {

@@ -23,6 +23,7 @@ mod wait;
 pub(super) use checkpoint::{Checkpoint, GenerationAbout, HEAD_MAGIC, generation_key};
 pub(super) use read_log::ReadLog;
 pub(super) use shared_lease::SharedLease;
+pub(crate) use wait::pause_of_standby;
 
 use super::Keys;
 use crate::error::{Error, Result};
@@ -39,7 +40,7 @@ use traceless_core::seal::Secret;
 use wait::LogEnd;
 
 /// The lease is extended so often in its period.
-const EXTENSIONS: u32 = 3;
+pub(crate) const EXTENSIONS: u32 = 3;
 /// A failed extension is repeated so often in the lease's period.
 const REPETITIONS: u32 = 20;
 /// No attempt to open a gateway begins so long after the first one, and the pause between two.

@@ -26,6 +26,11 @@ const RUNS: Error = Error::InUse("the gateway's state");
 /// Clocks of two machines may differ by one part in so many.
 const DRIFT: u64 = 50;
 
+/// The pause between two looks at the log of a gateway that stands by.
+pub(crate) fn pause_of_standby(lease: Duration) -> Duration {
+    (lease / LOOKS).min(PAUSE_MAX)
+}
+
 /// The end of the log of a state, as a gateway without the lease knows it.
 pub struct LogEnd {
     /// The number of the state's tree.
@@ -85,7 +90,7 @@ impl LogEnd {
         clock: &dyn Clock,
         options: &LeaseOptions<'_>,
     ) -> Result<bool> {
-        let pause = (options.period / LOOKS).min(PAUSE_MAX);
+        let pause = pause_of_standby(options.period);
         let (mut since, mut is_looked_up, mut is_away) = (clock.now(), false, false);
         while !self.is_free {
             if (options.is_stopped)() {
