@@ -189,3 +189,35 @@ start --store file:copy --copy file:other
 check "all values are in it" [ "$(read_all)" = "0 0" ]
 wait_for_copy 1
 stop_service
+
+section "a copy on a disk that does not answer stops nothing, and is healed"
+put_back() {
+    fsfreeze --unfreeze mnt 2>/dev/null || true
+}
+if can_mount; then
+    rm -r store
+    cp -r whole store
+    truncate --size 1G disk
+    mkfs.ext4 -q disk
+    mkdir mnt
+    mounts+=("$scratch/mnt")
+    mount --options loop disk mnt
+    start --copy file:mnt/copy
+    wait_for_copy 1
+    fsfreeze --freeze mnt
+    began=$SECONDS
+    check "values are written" fill
+    check "and read" [ "$(read_all)" = "0 0" ]
+    check "soon" [ $((SECONDS - began)) -le 40 ]
+    check "it is reported" grep -q "the second copy is behind.*does not answer" gateway.err
+    fsfreeze --unfreeze mnt
+    wait_for_copy 2
+    stop_service
+    rm -r store/host
+    start --store file:mnt/copy
+    check "all values are in it" [ "$(read_all)" = "0 0" ]
+    stop_service
+    umount mnt
+else
+    leave_out "a disk that does not answer: no loop device can be mounted"
+fi

@@ -211,6 +211,14 @@ check "it is reported" grep -q "second copy is behind" gateway.err
 start_redis
 wait_for_copy 2
 check "all of it is there" test "$(ask get name7) $(ask dbsize)" = "second7 2001"
+kill -STOP "$redis"
+begin=$SECONDS
+check "a copy that does not answer stops no writes" fill third
+check "for long" test $((SECONDS - begin)) -le 30
+check "and no reads" test "$(ask get name7)" = third7
+check "it is behind" test "$(grep -c "second copy is behind" gateway.err)" -ge 2
+kill -CONT "$redis"
+wait_for_copy 3
 kill "$mirrored"
 wait "$mirrored"
 rm -r mirrored/host
@@ -218,6 +226,6 @@ start_service gateway RESP "${local[@]}" mirrored --store "$url"
 for number in $(seq 2000); do
     echo "get name$number"
 done | ask >answers
-check "the copy takes the place of a lost store" diff answers <(seq -f second%g 2000)
+check "the copy takes the place of a lost store" diff answers <(seq -f third%g 2000)
 stop_service
 kill "$redis"

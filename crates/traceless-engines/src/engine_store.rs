@@ -372,8 +372,8 @@ impl<E: Engine> NodeStore for EngineStore<E> {
 }
 
 impl<E: Engine> CopyableStore for EngineStore<E> {
-    fn current(&self) -> Vec<NodeVersion> {
-        self.reading().current().map(|stored| stored.version).collect()
+    fn current(&self) -> Result<Vec<NodeVersion>> {
+        Ok(self.reading().current().map(|stored| stored.version).collect())
     }
 
     async fn restore(&self, sequence: u64, versions: &[NodeVersion]) -> Result {

@@ -68,7 +68,7 @@ impl NodeStore for BoxedStore {
 }
 
 impl CopyableStore for BoxedStore {
-    fn current(&self) -> Vec<NodeVersion> {
+    fn current(&self) -> Result<Vec<NodeVersion>> {
         self.0.current()
     }
 
@@ -95,7 +95,7 @@ trait AnyStore: Send + Sync {
     fn judge(&self, version: NodeVersion, damaged: &DamagedSlots);
     fn remove<'a>(&'a self, nodes: &'a [Node]) -> BoxFuture<'a, Result>;
     fn admit(&self, opening: Opening) -> BoxFuture<'_, Result>;
-    fn current(&self) -> Vec<NodeVersion>;
+    fn current(&self) -> Result<Vec<NodeVersion>>;
     fn restore<'a>(&'a self, sequence: u64, versions: &'a [NodeVersion]) -> BoxFuture<'a, Result>;
 }
 
@@ -152,7 +152,7 @@ impl<S: CopyableStore> AnyStore for S {
         Box::pin(NodeStore::admit(self, opening))
     }
 
-    fn current(&self) -> Vec<NodeVersion> {
+    fn current(&self) -> Result<Vec<NodeVersion>> {
         CopyableStore::current(self)
     }
 

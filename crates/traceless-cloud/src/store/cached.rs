@@ -175,7 +175,7 @@ impl<S: NodeStore> NodeStore for CachedStore<S> {
 }
 
 impl<S: CopyableStore> CopyableStore for CachedStore<S> {
-    fn current(&self) -> Vec<NodeVersion> {
+    fn current(&self) -> Result<Vec<NodeVersion>> {
         self.store.current()
     }
 

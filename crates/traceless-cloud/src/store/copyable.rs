@@ -6,7 +6,7 @@ use crate::error::Result;
 /// A store that can be the first or the second of two copies.
 pub trait CopyableStore: NodeStore {
     /// The current version of each node that was ever written.
-    fn current(&self) -> Vec<NodeVersion>;
+    fn current(&self) -> Result<Vec<NodeVersion>>;
 
     /// Makes staged versions current, like a commit, and the number of the last commit `sequence`:
     /// that of the store which they are copied from. Fails, without a change, if the number is

@@ -238,9 +238,9 @@ impl NodeStore for FileStore {
 }
 
 impl CopyableStore for FileStore {
-    fn current(&self) -> Vec<NodeVersion> {
+    fn current(&self) -> Result<Vec<NodeVersion>> {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        places.current().map(|placed| placed.version).collect()
+        Ok(places.current().map(|placed| placed.version).collect())
     }
 
     async fn restore(&self, sequence: u64, versions: &[NodeVersion]) -> Result {
@@ -418,7 +418,7 @@ mod tests {
         let (folder, g) = (tempfile::tempdir().unwrap(), rootless());
         let open = || FileStore::open(folder.path(), g, Durability::Process).unwrap();
         let nodes = |store: &FileStore| {
-            let mut current = store.current();
+            let mut current = store.current().unwrap();
             current.sort_unstable();
             (crate::block_on::block_on(store.sequence()).unwrap(), current)
         };

@@ -89,9 +89,9 @@ impl NodeStore for MemStore {
 }
 
 impl CopyableStore for MemStore {
-    fn current(&self) -> Vec<NodeVersion> {
+    fn current(&self) -> Result<Vec<NodeVersion>> {
         let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
-        places.current().map(|placed| placed.version).collect()
+        Ok(places.current().map(|placed| placed.version).collect())
     }
 
     async fn restore(&self, sequence: u64, versions: &[NodeVersion]) -> Result {

@@ -14,6 +14,9 @@
 //! **Scrubs** read a node from both stores. If they differ where the enclave finds no damage, the
 //! copy is damaged, and the node is copied anew.
 //!
+//! **A copy that does not answer** is behind after a deadline: an engine's requests have their own,
+//! and a folder is a [`PatientStore`](super::PatientStore).
+//!
 //! **If the first store is lost**, the copy is opened as the store, if it was up to date: it has
 //! the same commits. An older one is refused by the gateway, as an old store is.
 
@@ -252,7 +255,7 @@ impl<S: CopyableStore> NodeStore for MirroredStore<S> {
 }
 
 impl<S: CopyableStore> CopyableStore for MirroredStore<S> {
-    fn current(&self) -> Vec<NodeVersion> {
+    fn current(&self) -> Result<Vec<NodeVersion>> {
         self.mirror.first.current()
     }
 
@@ -343,7 +346,7 @@ impl<S: CopyableStore> Mirror<S> {
         }
         // The copy may be written anew because of other slots than the damaged ones of the store,
         // which must not replace good ones.
-        if !self.replace_damaged(copy, version, bytes).await && copy.current().contains(&version) {
+        if !self.replace_damaged(copy, version, bytes).await && copy.current()?.contains(&version) {
             return Err(Error::Engine("a damaged slot cannot be read from the copy".to_owned()));
         }
         copy.stage(version, bytes).await?;

@@ -33,6 +33,7 @@ mod file;
 mod mem;
 mod mirrored;
 mod opener;
+mod patient;
 mod place;
 mod places;
 #[cfg(any(test, feature = "suite"))]
@@ -49,6 +50,7 @@ pub use file::FileStore;
 pub use mem::MemStore;
 pub use mirrored::MirroredStore;
 pub use opener::{OpenStore, StoreFolder};
+pub use patient::PatientStore;
 pub use place::StorePlace;
 pub use versions::{StoredVersion, Versions};
 

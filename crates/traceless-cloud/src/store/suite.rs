@@ -99,7 +99,7 @@ pub fn is_copyable<S: CopyableStore>(open: impl Fn() -> S, g: &Geometry) {
     }
     drop(store);
     let store = open();
-    let mut found = store.current();
+    let mut found = store.current().unwrap();
     first.sort_unstable();
     found.sort_unstable();
     assert_eq!((number(&store), found), (0, first), "before the first commit");
@@ -111,18 +111,18 @@ pub fn is_copyable<S: CopyableStore>(open: impl Fn() -> S, g: &Geometry) {
         stage(&store, *version);
         block_on(store.restore(3, &[*version])).unwrap();
         assert_eq!(number(&store), 3);
-        assert!(store.current().contains(version));
+        assert!(store.current().unwrap().contains(version));
     }
     stage(&store, copied[0]);
     assert!(block_on(store.restore(2, &copied[..1])).is_err(), "older than itself");
     assert!(block_on(store.restore(4, &path(g, 9, 51))).is_err(), "nothing is staged");
     assert_eq!(number(&store), 3);
     block_on(store.restore(7, &[])).unwrap();
-    let mut before = store.current();
+    let mut before = store.current().unwrap();
     drop(store);
     let store = open();
     assert_eq!(number(&store), 7);
-    let mut after = store.current();
+    let mut after = store.current().unwrap();
     before.sort_unstable();
     after.sort_unstable();
     assert_eq!(before, after);
@@ -147,12 +147,12 @@ pub fn removes<S: CopyableStore>(open: impl Fn() -> S, g: &Geometry) {
     }
     let removed: Vec<Node> = g.nodes_of(0).collect();
     let is_removed = |version: &NodeVersion| removed.contains(&version.node);
-    let mut left = store.current();
+    let mut left = store.current().unwrap();
     assert!(left.iter().any(is_removed));
     left.retain(|version| !is_removed(version));
     left.sort_unstable();
     let current = |store: &S| {
-        let mut current = store.current();
+        let mut current = store.current().unwrap();
         current.sort_unstable();
         current
     };

@@ -113,7 +113,7 @@ impl NodeStore for DamagedStore {
 }
 
 impl CopyableStore for DamagedStore {
-    fn current(&self) -> Vec<NodeVersion> {
+    fn current(&self) -> Result<Vec<NodeVersion>> {
         self.store.current()
     }
 

@@ -136,7 +136,7 @@ impl<S: CopyableStore> Mirror<S> {
         let few = PATHS_FEW * self.geometry.layers;
         let (mut nodes, mut passes) = (0, 0);
         loop {
-            let lacking = self.lacking(&copy);
+            let lacking = self.lacking(&copy)?;
             if lacking.len() <= few {
                 break;
             }
@@ -152,7 +152,7 @@ impl<S: CopyableStore> Mirror<S> {
         let _no_commit = self.commits.lock().await;
         // It decides about a commit in doubt, so that no version becomes current later.
         let sequence = self.first.sequence().await?;
-        nodes += self.copy_nodes(&copy, number, &self.lacking(&copy), Rounds::Wait).await?;
+        nodes += self.copy_nodes(&copy, number, &self.lacking(&copy)?, Rounds::Wait).await?;
         let _writes = self.copy_writes.lock().await;
         copy.restore(sequence, &[]).await?;
         let mut state = self.state();
@@ -185,18 +185,18 @@ impl<S: CopyableStore> Mirror<S> {
     }
 
     async fn open_copy(&self, opening: Opening) -> Result<Arc<BoxedStore>> {
-        let copy = Arc::new(self.opener.open(self.geometry, opening)?);
+        let copy = Arc::new(self.opener.open_as_copy(self.geometry, opening)?);
         self.check_kinship(&copy).await?;
         Ok(copy)
     }
 
     /// The store's current versions that the copy lacks, or has damaged.
-    fn lacking(&self, copy: &BoxedStore) -> Vec<NodeVersion> {
-        let copied: HashSet<NodeVersion> = copy.current().into_iter().collect();
+    fn lacking(&self, copy: &BoxedStore) -> Result<Vec<NodeVersion>> {
+        let copied: HashSet<NodeVersion> = copy.current()?.into_iter().collect();
         let stale = self.state().stale.clone();
         let is_lacking =
             |version: &NodeVersion| !copied.contains(version) || stale.contains(&version.node);
-        self.first.current().into_iter().filter(is_lacking).collect()
+        Ok(self.first.current()?.into_iter().filter(is_lacking).collect())
     }
 
     /// Copies versions, as far as they are still current. Returns how many were copied.

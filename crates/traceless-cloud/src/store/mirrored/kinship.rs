@@ -27,14 +27,14 @@ impl<S: CopyableStore> Mirror<S> {
     /// mistake must not be overwritten.
     pub(super) async fn check_kinship(&self, copy: &BoxedStore) -> Result {
         let (own, copied) = (self.first.sequence().await?, copy.sequence().await?);
-        let of_copy = copy.current();
+        let of_copy = copy.current()?;
         if of_copy.is_empty() {
             return Ok(());
         }
         if copied > own {
             return Err(Error::Store(NEWER));
         }
-        let of_store: HashSet<NodeVersion> = self.first.current().into_iter().collect();
+        let of_store: HashSet<NodeVersion> = self.first.current()?.into_iter().collect();
         let common = of_copy.into_iter().filter(|version| of_store.contains(version));
         let mut outcome = Err(Error::Store(STRANGE));
         for version in common.take(SAMPLES) {

@@ -109,7 +109,7 @@ impl NodeStore for TestStore {
 }
 
 impl CopyableStore for TestStore {
-    fn current(&self) -> Vec<NodeVersion> {
+    fn current(&self) -> Result<Vec<NodeVersion>> {
         self.nodes.current()
     }
 
@@ -163,7 +163,7 @@ fn node(store: &impl NodeStore, g: &Geometry, version: NodeVersion) -> Vec<u8> {
 fn assert_equal(first: &impl CopyableStore, copy: &impl CopyableStore, g: &Geometry) {
     let number = |sequence: Result<u64>| sequence.unwrap();
     assert_eq!(number(block_on(first.sequence())), number(block_on(copy.sequence())));
-    let (mut own, mut copied) = (first.current(), copy.current());
+    let (mut own, mut copied) = (first.current().unwrap(), copy.current().unwrap());
     own.sort_unstable();
     copied.sort_unstable();
     assert_eq!(own, copied);
@@ -180,7 +180,7 @@ fn removed_nodes_leave_both_stores() {
     let leaves: Vec<Node> = g.nodes_of(0).filter(|node| g.layer_of(*node) > 0).collect();
     block_on(store.remove(&leaves)).unwrap();
     assert_equal(&first, &copy, &g);
-    assert_eq!(first.current().len(), 1);
+    assert_eq!(first.current().unwrap().len(), 1);
     make_round(&store, &g, 6);
     check_round(&store, &g, 6);
     assert_equal(&first, &copy, &g);
@@ -277,6 +277,47 @@ fn a_copy_that_was_away_is_brought_up_to_date() {
 }
 
 /// Rounds go on while the copy catches up, falls behind and catches up.
+/// In the place of the log's next file is a pipe: to open it waits for a reader, without limit, as
+/// files of a disk that does not answer do.
+#[test]
+fn a_folder_that_does_not_answer_is_left_behind_and_healed() {
+    let (g, folder) = (small(), tempfile::tempdir().unwrap());
+    let (first, place) = (TestStore::new(g), folder.path().to_owned());
+    let durability = Durability::Process;
+    let opener = Arc::new(StoreFolder { folder: place.clone(), durability });
+    let store = MirroredStore::open(first.clone(), opener, g, OPENING).unwrap();
+    for sequence in 1..=5 {
+        make_round(&store, &g, sequence);
+    }
+    wait_until_whole(&store);
+    let pipe = place.join("places.new");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let clock = Monotonic::start();
+    let leaves: Vec<Node> = g.nodes_of(0).filter(|node| g.layer_of(*node) > 0).collect();
+    block_on(store.remove(&leaves)).unwrap();
+    let waited = Duration::from_nanos(clock.now());
+    assert!(waited < Duration::from_secs(10), "{waited:?}");
+    let clock = Monotonic::start();
+    for sequence in 6..=8 {
+        make_round(&store, &g, sequence);
+        check_round(&store, &g, sequence);
+        assert!(!store.is_whole());
+    }
+    let waited = Duration::from_nanos(clock.now());
+    assert!(waited < Duration::from_secs(2), "rounds do not wait: {waited:?}");
+    // The disk is back: the call goes on, and fails.
+    let mut options = std::fs::OpenOptions::new();
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let options = std::os::unix::fs::OpenOptionsExt::custom_flags(options.read(true), flags);
+    let reader = options.open(&pipe).unwrap();
+    std::fs::remove_file(&pipe).unwrap();
+    wait_until_whole(&store);
+    drop((reader, store));
+    let copy = FileStore::open(&place, g, durability).unwrap();
+    assert_equal(&first, &copy, &g);
+}
+
 #[test]
 fn rounds_beside_the_copier_reach_both_stores() {
     let g = small();
@@ -362,13 +403,13 @@ fn a_copy_of_another_tree_is_not_overwritten() {
     }
     block_on(other.commit(1, &last)).unwrap();
     for copy in [old, other] {
-        let before = copy.current();
+        let before = copy.current().unwrap();
         let store = mirrored(&first, &copy, g);
         std::thread::sleep(Duration::from_millis(50));
         assert!(!store.is_whole());
         check_round(&store, &g, 60);
         drop(store);
-        assert_eq!(copy.current(), before);
+        assert_eq!(copy.current().unwrap(), before);
     }
 }
 
