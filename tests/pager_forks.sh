@@ -17,8 +17,8 @@ put_back() {
 section "copies of the process"
 copies_of_the_process
 shells_and_tools
-evictions=0 same --resident 64 --way protect -- "$python" "$lib/forks.py"
-evictions=0 same --resident 64 --policy clock -- "$python" "$lib/forks.py"
+evictions=0 same --resident 256 --way protect -- "$python" "$lib/forks.py"
+evictions=0 same --resident 256 --policy clock -- "$python" "$lib/forks.py"
 
 section "where programs run"
 same_places fork
@@ -35,7 +35,7 @@ gcc -O1 -Wall -Wextra -Werror -pthread "$lib/copied.c" -o copied
 evictions=0 same --resident 16 --memory 8M -- ./copied
 
 section "a record of each copy's own"
-run --resident 16 --trace record -- "$python" -c "
+run --resident 128 --trace record -- "$python" -c "
 import os
 if os.fork() == 0:
     list(range(100000))
@@ -67,12 +67,12 @@ for number in range(900, 1000):
         pass
 print(area[77])
 END
-expect 0 run --resident 64 -- "$python" many.py
+expect 0 run --resident 256 -- "$python" many.py
 check "all are right" [ "$(cat out)" = 77 ]
-expect 0 run --resident 64 --memory 8M --backing pages -- "$python" many.py
+expect 0 run --resident 256 --memory 8M --backing pages -- "$python" many.py
 check "all are right, with their pages in files" [ "$(cat out)" = 77 ]
 rm pages*
-expect 0 run --resident 64 --memory 8M --trace many -- "$python" many.py
+expect 0 run --resident 256 --memory 8M --trace many -- "$python" many.py
 check "all are right, recorded" [ "$(cat out)" = 77 ]
 rm many*
 

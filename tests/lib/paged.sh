@@ -52,8 +52,8 @@ same_files_and_libraries() {
 
 # Programs that fork: each copy has memory of its own.
 copies_of_the_process() {
-    same --resident 128 --scheme eager -- "$python" "$lib/forks.py"
-    evictions=0 same --memory 64M --scheme path-fused -- "$python" "$lib/forks.py"
+    same --resident 512 --scheme eager -- "$python" "$lib/forks.py"
+    evictions=0 same --resident 512 --memory 64M --scheme path-fused -- "$python" "$lib/forks.py"
     expect 0 run --backing pages -- sh -c '(echo inside); true'
     check "a copy has a store of its own" [ "$(find . -name 'pages.*-1' | wc -l)" = 1 ]
     rm pages*
@@ -73,7 +73,7 @@ except BlockingIOError:
 # Shells and tools that fork.
 shells_and_tools() {
     for shell in dash bash; do
-        evictions=0 same --resident 16 -- "$shell" -c '
+        evictions=0 same --resident 64 -- "$shell" -c '
             a=$(ls / | wc -l); echo "$a"
             (a=inside; echo "$a"); echo "$a"
             for n in 1 2 3; do (exit $n) || echo $?; done
@@ -83,13 +83,13 @@ shells_and_tools() {
     printf 'all: %s\n' "$(seq -s ' ' -f 't%g' 20)" >Makefile
     # shellcheck disable=SC2016
     printf 't%%: numbers\n\t@x=$$(sort -n $< | sed -n $*p); echo "$$x" >$@\n' >>Makefile
-    evictions=0 same --resident 64 -- make --always-make --jobs 4
+    evictions=0 same --resident 128 -- make --always-make --jobs 4
     check "make made all" cmp <(cat t1 t2 t20) <(sort -n numbers | sed -n '1p;2p;20p')
-    expect 0 run --resident 64 -- git -c init.defaultBranch=main init --quiet repository
+    expect 0 run --resident 128 -- git -c init.defaultBranch=main init --quiet repository
     cp numbers repository
-    expect 0 run --resident 64 -- git -C repository add numbers
-    expect 0 run --resident 64 -- git -C repository -c user.name=a -c user.email=b commit -qm one
-    evictions=0 same --resident 64 -- git -C repository fsck --strict
+    expect 0 run --resident 128 -- git -C repository add numbers
+    expect 0 run --resident 128 -- git -C repository -c user.name=a -c user.email=b commit -qm one
+    evictions=0 same --resident 128 -- git -C repository fsck --strict
 }
 
 # A copy of a program goes on when the program has ended.

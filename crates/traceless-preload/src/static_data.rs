@@ -1,7 +1,7 @@
 //! Variables of the program and of its libraries, which lie where their files are mapped: they are
 //! copied to memory that is paged, at the same addresses, before the program begins.
 //!
-//! The variables of objects that the pager uses stay in ordinary memory: a thread that serves faults
+//! The variables of objects that the pager uses stay in ordinary memory: a thread serving faults
 //! must not wait for one. This library's references say which objects it uses: the C library, the
 //! loader, and any other one that replaces functions of these, also for the C library.
 
