@@ -76,8 +76,11 @@ pub unsafe fn loader_command(
     let first = argument(0);
     let name = if first.is_null() { OsStr::new("") } else { text(first) };
     let own = program.loader_arguments(Path::new(text(library)), name);
-    let rest =
-        if first.is_null() { 0 } else { (1..).take_while(|&n| !argument(n).is_null()).count() };
+    let rest = if first.is_null() {
+        0
+    } else {
+        (1..usize::MAX).take_while(|&n| !argument(n).is_null()).count()
+    };
     let pointers = 1 + own.len() + rest + 1;
     let texts: usize = own.iter().map(|text| text.len() + 1).sum();
     let memory = Room::take().ok_or(libc::ENOMEM)?.memory(pointers * 8 + texts)?;

@@ -86,8 +86,9 @@ impl Registers {
             Arguments::List => (self.rdi, self.rsi) = (path, command),
             Arguments::OneByOne { has_environment } => {
                 // SAFETY: one argument more follows the last one.
-                let count =
-                    (0..).take_while(|&nth| unsafe { !self.argument(nth).is_null() }).count();
+                let count = (0..usize::MAX)
+                    .take_while(|&nth| unsafe { !self.argument(nth).is_null() })
+                    .count();
                 // SAFETY: the same.
                 self.rdx = unsafe { self.argument(count + 1) } as usize;
                 (self.rdi, self.rsi) = (path, command);

@@ -3,6 +3,7 @@
 
 use super::libc_context::{InTurn, with_libc};
 use super::own_program::{own_process, read_link};
+use super::raw::int;
 use super::{exec, raw, signals};
 use crate::loader_command::is_other_process;
 use crate::malloc::errno;
@@ -54,18 +55,18 @@ pub unsafe fn serve(number: i64, arguments: [usize; 6]) -> isize {
 unsafe fn serve_by_libc(number: i64, arguments: [usize; 6]) -> isize {
     let [first, len, third, fourth, fifth, sixth] = arguments;
     let address = first as *mut c_void;
-    let [file, ints @ ..] = arguments.map(|argument| argument as c_int);
+    let [file, ints @ ..] = arguments.map(int);
     // SAFETY: the caller's promise, for each.
     let result = unsafe {
         match number {
             libc::SYS_mmap => {
-                let offset = sixth as libc::off_t;
-                let kinds = (third as c_int, fourth as c_int, fifth as c_int);
+                let offset = sixth.cast_signed() as libc::off_t;
+                let kinds = (int(third), int(fourth), int(fifth));
                 mappings::mmap(address, len, kinds.0, kinds.1, kinds.2, offset) as isize
             }
             libc::SYS_mremap => {
                 let (new_len, to) = (third, fifth as *mut c_void);
-                mappings::mremap(address, len, new_len, fourth as c_int, to) as isize
+                mappings::mremap(address, len, new_len, int(fourth), to) as isize
             }
             libc::SYS_brk => return change_break(first),
             libc::SYS_munmap => mappings::munmap(address, len) as isize,
@@ -135,7 +136,7 @@ unsafe fn copy([flags, stack, parent_number, child_number, ..]: [usize; 6]) -> i
     unsafe {
         if process == 0 {
             if flags & SETS_IN_CHILD != 0 {
-                (child_number as *mut c_int).write_unaligned(own_process() as c_int);
+                (child_number as *mut c_int).write_unaligned(int(own_process()));
             }
             if flags & CLEARS_IN_CHILD != 0 {
                 raw::call(libc::SYS_set_tid_address as usize, [child_number, 0, 0, 0, 0, 0]);

@@ -43,7 +43,7 @@ pub unsafe fn execute_at(arguments: [usize; 6]) -> isize {
     if flags == 0 && path != 0 {
         // SAFETY: the caller's promise.
         let first = unsafe { *(path as *const u8) };
-        if first == b'/' || folder as i32 == libc::AT_FDCWD {
+        if first == b'/' || raw::int(folder) == libc::AT_FDCWD {
             // SAFETY: the caller's promise.
             return unsafe { execute(path, list, environment) };
         }

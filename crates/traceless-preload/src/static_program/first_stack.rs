@@ -75,7 +75,7 @@ unsafe fn texts(mut list: *const *mut c_char) -> Vec<&'static CStr> {
 /// The kinds and values that the kernel had for this process, without the last one.
 fn kernel_values() -> io::Result<Vec<(c_ulong, usize)>> {
     let bytes = std::fs::read("/proc/self/auxv")?;
-    let word = |bytes: &[u8]| usize::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+    let word = |bytes: &[u8]| usize::from_le_bytes(bytes.try_into().expect("eight bytes"));
     let pairs = bytes.chunks_exact(16).map(|pair| (word(&pair[..8]) as c_ulong, word(&pair[8..])));
     Ok(pairs.take_while(|pair| pair.0 != libc::AT_NULL).collect())
 }
@@ -126,7 +126,7 @@ impl Stack {
 
     /// Puts words there, at a multiple of 16.
     fn push_words(&mut self, words: &[usize]) -> io::Result<usize> {
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let bytes: Vec<u8> = words.iter().flat_map(|&word| (word as u64).to_le_bytes()).collect();
         self.next = self.next.saturating_sub(bytes.len()) / 16 * 16 + bytes.len();
         self.push(&bytes)
     }

@@ -4,7 +4,6 @@
 use crate::mappings::mmap;
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
-use core::ptr::null_mut;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -211,6 +210,6 @@ fn reserved(start: usize, len: usize, flags: c_int) -> io::Result<usize> {
 }
 
 fn mapped_or_error(mapped: *mut c_void) -> io::Result<*mut c_void> {
-    let failed = mapped == libc::MAP_FAILED || mapped == null_mut();
+    let failed = mapped == libc::MAP_FAILED || mapped.is_null();
     if failed { Err(io::Error::last_os_error()) } else { Ok(mapped) }
 }

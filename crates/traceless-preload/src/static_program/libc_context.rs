@@ -49,7 +49,7 @@ pub fn with_libc<T>(work: impl FnOnce() -> T) -> T {
     let turn = TURN.take();
     let own = thread_register();
     set_thread_register(THREAD.load(Relaxed));
-    let run = task.runner() as *const () as usize;
+    let run = runner_of(&task) as *const () as usize;
     // SAFETY: the stack is used by one thread at a time.
     unsafe { call_on(STACK.load(Relaxed), (&raw mut task).cast(), run) };
     set_thread_register(own);
@@ -64,15 +64,16 @@ struct Task<F, T> {
 }
 
 impl<F: FnOnce() -> T, T> Task<F, T> {
-    fn runner(&self) -> extern "C" fn(*mut Self) {
-        Self::run
-    }
-
     extern "C" fn run(task: *mut Self) {
         // SAFETY: a task that nothing else uses meanwhile.
         let task = unsafe { &mut *task };
         task.done = task.work.take().map(|work| work());
     }
+}
+
+/// The function that runs a task of that type.
+fn runner_of<F: FnOnce() -> T, T>(_: &Task<F, T>) -> extern "C" fn(*mut Task<F, T>) {
+    Task::run
 }
 
 /// Calls a function with an argument on another stack.

@@ -39,7 +39,7 @@ pub unsafe fn change_mask(mask: &mut u64, [how, set, old, len, ..]: [usize; 6]) 
     if set != 0 {
         // SAFETY: the caller's promise.
         let set = unsafe { (set as *const u64).read_unaligned() };
-        let changed = match how as c_int {
+        let changed = match raw::int(how) {
             libc::SIG_BLOCK => before | set,
             libc::SIG_UNBLOCK => before & !set,
             libc::SIG_SETMASK => set,
@@ -62,7 +62,7 @@ pub unsafe fn change_action(arguments: [usize; 6]) -> isize {
     let [signal, new, old, len, ..] = arguments;
     // SAFETY: the caller's promise.
     let wanted = (new != 0).then(|| unsafe { (new as *const KernelAction).read_unaligned() });
-    if signal as c_int == libc::SIGSYS && len == MASK_LEN {
+    if raw::int(signal) == libc::SIGSYS && len == MASK_LEN {
         // SAFETY: a program sets its actions on one thread at a time, or does not know which holds;
         // and the caller's promise.
         unsafe {

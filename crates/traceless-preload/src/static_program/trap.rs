@@ -48,6 +48,10 @@ static CODE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 const SYS_SECCOMP: c_int = 1;
 
+/// The registers with the arguments of a system call.
+const ARGUMENTS: [c_int; 6] =
+    [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
+
 /// Has the program's system calls trapped from now on.
 pub fn install(code: &Range<usize>) -> Result<(), &'static str> {
     for (bound, value) in CODE.iter().zip([code.start, code.end]) {
@@ -92,8 +96,6 @@ unsafe extern "C" fn act(signal: c_int, information: *mut siginfo_t, context: *m
         // SAFETY: the kernel's records.
         return unsafe { signals::pass_on(signal, information, context) };
     }
-    const ARGUMENTS: [c_int; 6] =
-        [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
     let number = registers[libc::REG_RAX as usize];
     let arguments = ARGUMENTS.map(|register| registers[register as usize] as usize);
     // SAFETY: the kernel puts this mask in force when the action ends.
