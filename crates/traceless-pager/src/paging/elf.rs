@@ -108,3 +108,33 @@ pub(super) fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
     number[..len].copy_from_slice(bytes.get(at..at.checked_add(len)?)?);
     Some(u64::from_le_bytes(number))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_names_its_loader_and_a_cut_table_is_damaged() {
+        let path = std::env::current_exe().unwrap();
+        let file = File::open(&path).unwrap();
+        let headers = ElfHeaders::read(&file).unwrap();
+        assert!(headers.is_dynamic() && headers.kind == ElfHeaders::ANYWHERE);
+        let loaded = headers.segments.iter().filter(|one| one.kind == Segment::LOADED);
+        assert!(loaded.clone().any(|one| one.flags & Segment::EXECUTED != 0));
+        assert!(loaded.clone().all(|one| one.file_len <= one.len));
+
+        let mut head = vec![0; 4096];
+        file.read_exact_at(&mut head, 0).unwrap();
+        let kinds: Vec<u32> = ElfHeaders::kinds_in(&head).unwrap().collect();
+        assert_eq!(kinds, headers.segments.iter().map(|one| one.kind).collect::<Vec<_>>());
+        let len = headers.table as usize + kinds.len() * ENTRY_LEN - 1;
+        assert!(ElfHeaders::kinds_in(&head[..len]).is_none());
+        let cut = tempfile::tempfile().unwrap();
+        cut.write_all_at(&head[..len], 0).unwrap();
+        assert_eq!(ElfHeaders::read(&cut), None);
+        for damage in [u64::MAX, 1 << 63, 4096] {
+            head[32..40].copy_from_slice(&damage.to_le_bytes());
+            assert!(ElfHeaders::kinds_in(&head).is_none());
+        }
+    }
+}

@@ -215,16 +215,11 @@ mod tests {
         let folder = folder.path();
         let checked = |path: &Path| executable(path.into()).and_then(|path| check(&path));
         let dynamic = put(folder, "dynamic", &elf(3), 0o755);
-        checked(&dynamic).unwrap();
-        checked(&std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(checked(&dynamic).unwrap(), None);
+        assert_eq!(checked(&std::env::current_exe().unwrap()).unwrap(), None);
         let script = format!("#! {} -x\n", dynamic.display());
-        checked(&put(folder, "script", script.as_bytes(), 0o755)).unwrap();
+        assert_eq!(checked(&put(folder, "script", script.as_bytes(), 0o755)).unwrap(), None);
 
-        let fixed = put(folder, "static", &elf(1), 0o755);
-        assert!(matches!(checked(&fixed), Err(ProgramError::Static(_))));
-        let script = format!("#!{}\n", fixed.display());
-        let script = put(folder, "other", script.as_bytes(), 0o755);
-        assert!(matches!(checked(&script), Err(ProgramError::Static(_))));
         let setuid = put(folder, "setuid", &elf(3), 0o4755);
         assert!(matches!(checked(&setuid), Err(ProgramError::Privileged(_))));
         let mut other = elf(3);
@@ -246,6 +241,37 @@ mod tests {
         let script = format!("#!{}\n", itself.display());
         put(folder, "itself", script.as_bytes(), 0o755);
         assert!(matches!(checked(&itself), Err(ProgramError::NotExecutable(_))));
+    }
+
+    #[test]
+    fn programs_without_a_loader_are_run_by_it_with_the_arguments_of_scripts() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let fixed = put(folder, "static", &elf(1), 0o755);
+        if !LOADS_STATIC {
+            assert!(matches!(check(&fixed), Err(ProgramError::Static(_))));
+            return;
+        }
+        let arguments = |path: &Path| {
+            let program = StaticProgram::at(path).unwrap();
+            let all = program.loader_arguments(Path::new("/library"), OsStr::new("name"));
+            assert_eq!(all[..2], ["--preload", "/library"]);
+            assert_eq!(
+                (&all[2], &all[3]),
+                (&StaticProgram::STAND_IN.into(), &fixed.clone().into())
+            );
+            all[4..].to_vec()
+        };
+        assert_eq!(arguments(&fixed), ["name"]);
+        let line = format!("#! {}  -x  y \nrest", fixed.display());
+        let inner = put(folder, "inner", line.as_bytes(), 0o755);
+        let line = format!("#!{}\n", inner.display());
+        let outer = put(folder, "outer", line.as_bytes(), 0o755);
+        let [path, inner, script] = [&fixed, &inner, &outer].map(|path| path.as_os_str());
+        assert_eq!(arguments(Path::new(inner)), [path, OsStr::new("-x  y"), inner]);
+        assert_eq!(arguments(&outer), [path, OsStr::new("-x  y"), inner, script]);
+        let damaged = put(folder, "damaged", &elf(1)[..100], 0o755);
+        assert_eq!(StaticProgram::at(&damaged), None);
     }
 
     #[test]
