@@ -15,6 +15,11 @@ gcc -static -O1 -Wall -Wextra -Werror -pthread "$lib/static.c" -o static
 gcc -static-pie -O1 -Wall -Wextra -Werror -pthread "$lib/static.c" -o anywhere
 same --resident 64 --memory 32M -- ./static
 same --resident 64 --memory 32M -- ./anywhere
+(
+    # Numbers of files that the pager has to share.
+    ulimit -n 256
+    same --resident 64 --memory 32M -- ./static
+)
 same --resident 64 --memory 32M --policy clock --scheme eager -- ./static
 same --resident 64 --memory 32M --way protect --lock off -- ./static
 same --resident 64 --memory 32M --backing pages -- ./static
@@ -70,14 +75,37 @@ expect 125 run --mode process -- ./static
 check "it is said in which mode it can be" grep -q "mode thread" err
 # A table of segments that is cut off, and one whose first segment is nowhere.
 head --bytes 100 static >cut
-"$python" -c "
-data = bytearray(open('static', 'rb').read())
-data[64 + 16:64 + 24] = b'\xff' * 8
-open('nowhere', 'wb').write(data)"
-chmod +x cut nowhere
+chmod +x cut
 expect 126 run -- ./cut
-expect 126 run -- ./nowhere
-check "it is said why" grep -q "headers are damaged" err
+# A first segment that is nowhere, one that is longer in the file, and no code.
+for damage in "16 ffffffffffffffff" "40 0000000000000000" "4 04"; do
+    "$python" - $damage <<'DAMAGE'
+import sys
+data = bytearray(open("static", "rb").read())
+at, damage = int(sys.argv[1]), bytes.fromhex(sys.argv[2])
+for entry in range(64, 64 + 56 * data[56], 56):
+    if data[entry] == 1 and (len(damage) > 1 or data[entry + 4] & 1):
+        data[entry + at:entry + at + len(damage)] = damage
+open("damaged", "wb").write(data)
+DAMAGE
+    chmod +x damaged
+    expect 126 run -- ./damaged
+    check "it is said why" grep -q "headers are damaged" err
+done
+
+section "programs that the kernel would not run, and loaders"
+cp static unmarked
+chmod -x unmarked
+evictions=0 same --resident 64 --memory 32M -- "$busybox" sh -c './unmarked again 0; echo $?'
+evictions=0 same --resident 64 --memory 32M -- "$busybox" sh -c \
+    '/lib64/ld-linux-x86-64.so.2 /bin/echo by the loader'
+mkdir -p root/bin
+cp "$busybox" root/bin/busybox
+if [ "$(id -u)" -eq 0 ]; then
+    # There is no loader under that root, so the program runs without paging.
+    evictions=0 same --resident 64 --memory 32M -- \
+        bash -c 'chroot root /bin/busybox echo under another root'
+fi
 
 section "ends"
 for signal in KILL SEGV SYS; do

@@ -1,8 +1,10 @@
 // A program that is linked statically, and what its own system calls do: each line that it prints
 // is the same with and without paging. With an argument, it is a program that another one runs.
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -11,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/select.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -95,6 +98,19 @@ static void signals(void) {
     printf("came: %d\n", came == SIGUSR1);
     raise(SIGSYS);
     printf("came: %d\n", came == SIGUSR1 + SIGSYS);
+    // Actions while another mask is in force, until one has run.
+    came = 0;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &old);
+    sigdelset(&all, SIGUSR1);
+    raise(SIGUSR1);
+    printf("waited: %d\n", sigsuspend(&all) == -1 && errno == EINTR && came == SIGUSR1);
+    raise(SIGUSR1);
+    struct timespec second = {.tv_sec = 1};
+    printf("waited: %d\n", ppoll(NULL, 0, &second, &all) == -1 && came == 2 * SIGUSR1);
+    raise(SIGUSR1);
+    printf("waited: %d\n", pselect(0, NULL, NULL, NULL, &second, &all) && came == 3 * SIGUSR1);
+    sigprocmask(SIG_SETMASK, &old, NULL);
     action.sa_handler = SIG_DFL;
     sigaction(SIGSYS, &action, NULL);
     errno = 0;
@@ -127,6 +143,59 @@ static void threads(void) {
         result = result * 31 + (uint32_t)(uintptr_t)one;
     }
     printf("threads: %u\n", result);
+}
+
+// A thread unmaps its own stack as it ends, as a thread of musl does.
+static void *leave(void *stack) {
+    __asm__ volatile("syscall\n\tmov $60, %%eax\n\txor %%edi, %%edi\n\tsyscall"
+                     :
+                     : "a"(SYS_munmap), "D"(stack), "S"(1 << 20)
+                     : "rcx", "r11", "memory");
+    return NULL;
+}
+
+static void stacks(void) {
+    void *page = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int nth = 0; nth < 20; nth++) {
+        pthread_t one;
+        pthread_attr_t attributes;
+        const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK;
+        void *stack = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, kind, -1, 0);
+        pthread_attr_init(&attributes);
+        pthread_attr_setstack(&attributes, stack, 1 << 20);
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        if (pthread_create(&one, &attributes, leave, stack)) fail("pthread_create");
+        // It is gone in the end.
+        for (int round = 0; msync(stack, PAGE, MS_ASYNC) == 0; round++) {
+            if (round == 5000) fail("a stack stays");
+            usleep(1000);
+            mprotect(page, PAGE, PROT_READ);
+        }
+    }
+    printf("stacks are gone\n");
+}
+
+// All threads of the process give up their rights, also ones that the program does not know.
+static void rights(void) {
+    fflush(stdout);
+    pid_t copy = fork();
+    if (copy == 0) {
+        if (geteuid() == 0 && (setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534)))
+            fail("setresuid");
+        DIR *tasks = opendir("/proc/self/task");
+        int with_rights = 0;
+        for (struct dirent *task; (task = readdir(tasks));) {
+            char path[300];
+            snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+            FILE *file = fopen(path, "r");
+            for (char line[200]; file && fgets(line, sizeof line, file);)
+                with_rights += !strncmp(line, "Uid:", 4) && strstr(line, "\t0\t") != NULL;
+            if (file) fclose(file);
+        }
+        printf("threads with rights: %d\n", with_rights);
+        exit(0);
+    }
+    waitpid(copy, NULL, 0);
 }
 
 // Copies of the process, while another thread allocates.
@@ -194,8 +263,11 @@ int main(int number, char **arguments) {
     threads();
     copies();
     programs();
-    printf("high files: %d\n", close(950) == -1 && dup2(1, 960) == 960);
-    if (raise(0)) fail("raise");
+    stacks();
+    rights();
+    for (int file = 3; file < 1100; file++) close(file);
+    printf("files: %d\n", close_range(3, ~0U, 0) == 0 && dup2(1, 950) == 950 && close(950) == 0);
+    fill(zeros, WORDS, 24);
     printf("static: %u\n", sum(zeros, WORDS));
     return 0;
 }

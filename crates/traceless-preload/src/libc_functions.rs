@@ -77,6 +77,11 @@ pub fn find_all() {
     }
 }
 
+/// The addresses of all functions that were looked up.
+pub fn functions_found() -> impl Iterator<Item = usize> {
+    ADDRESSES.iter().map(|address| address.load(Relaxed) as usize)
+}
+
 /// The address of a C library function.
 pub extern "C" fn address_of(function: Function) -> *mut c_void {
     let entry = &ADDRESSES[function as usize];

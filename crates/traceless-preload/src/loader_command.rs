@@ -11,7 +11,7 @@ use core::sync::atomic::{
     AtomicI32, AtomicPtr, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -65,7 +65,14 @@ pub unsafe fn loader_command(
     argument: impl Fn(usize) -> *const c_char,
 ) -> Result<Option<*const *const c_char>, c_int> {
     let library = LIBRARY.load(Relaxed);
-    if library.is_null() || !may_be_static(path) {
+    let can = |path: &CStr, access| rustix::fs::access(path, access).is_ok();
+    if library.is_null() || !can(path, Access::EXEC_OK) || !may_be_static(path) {
+        return Ok(None);
+    }
+    // SAFETY: the loader's name of this library.
+    let library_path = unsafe { CStr::from_ptr(library) };
+    // Under another root (`chroot`) they may be missing.
+    if !can(LOADER, Access::EXEC_OK) || !can(library_path, Access::READ_OK) {
         return Ok(None);
     }
     // SAFETY: the loader's name of this library, and the caller's promise.
@@ -134,9 +141,9 @@ struct Room {
 }
 
 /// As many as threads may run programs at the same time.
-static ROOMS: [Room; 64] = [const {
+static ROOMS: [Room; 1024] = [const {
     Room { user: AtomicI32::new(0), memory: AtomicUsize::new(0), len: AtomicUsize::new(0) }
-}; 64];
+}; 1024];
 
 /// Added to the number of a thread of another process, which is not looked for.
 const OTHER: i32 = 1 << 30;

@@ -85,7 +85,7 @@ pub fn protect_stack() {
 }
 
 /// The range of addresses in a line of the list of mappings.
-fn range_of(line: &str) -> Option<Range<usize>> {
+pub fn range_of(line: &str) -> Option<Range<usize>> {
     let (start, end) = line.split_once(' ')?.0.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();
     Some(number(start)?..number(end)?)

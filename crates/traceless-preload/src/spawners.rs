@@ -8,7 +8,10 @@
 use crate::affinity::{own_number, unpin_thread};
 use crate::libc_functions::{Function, address_of};
 use crate::loader_command::{LOADER, is_needed, loader_command};
-use core::ffi::{CStr, c_char, c_void};
+use crate::malloc::set_errno;
+use crate::report::print;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Once;
 
 /// The registers with arguments, as they lie on the stack below the return address and further
 /// arguments.
@@ -31,8 +34,24 @@ struct Registers {
 unsafe extern "C" fn prepare(function: Function, registers: *mut Registers) -> *mut c_void {
     unpin_thread(own_number(), false);
     // SAFETY: the caller's registers.
-    let function = unsafe { (*registers).with_loader(function) };
+    let registers = unsafe { &mut *registers };
+    let copies =
+        matches!(function, Function::clone) && registers.rdx & libc::CLONE_VM as usize == 0;
+    if copies && is_needed() {
+        return refuse_copy as *mut c_void;
+    }
+    // SAFETY: the caller's registers.
+    let function = unsafe { registers.with_loader(function) };
     address_of(function)
+}
+
+/// In the place of `clone` where it would make a copy of the process, which would lack what is
+/// paged.
+extern "C" fn refuse_copy() -> c_int {
+    static REPORTED: Once = Once::new();
+    REPORTED.call_once(|| print("a copy of the process by clone is refused"));
+    set_errno(libc::EINVAL);
+    -1
 }
 
 /// How a function that runs a program gets its arguments.

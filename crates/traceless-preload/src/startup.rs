@@ -20,6 +20,8 @@ static INIT: Init = init;
 extern "C" fn init(_: c_int, arguments: *mut *mut c_char, environment: *mut *mut c_char) {
     // SAFETY: the dynamic loader passes the program's lists.
     unsafe { stand_in::look_at(arguments) };
+    #[cfg(target_arch = "x86_64")]
+    static_program::serve_inherited();
     begin();
     #[cfg(target_arch = "x86_64")]
     if stand_in::loads_program() {

@@ -6,9 +6,11 @@
 //! loader, and any other one that replaces functions of these, also for the C library.
 
 use crate::advice::mprotect;
+use crate::libc_functions::functions_found;
 use crate::mappings::mmap;
 use crate::own_threads::own_threads;
 use crate::paged_memory::paged;
+use crate::protected::range_of;
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use core::ptr::copy_nonoverlapping;
@@ -33,12 +35,24 @@ pub fn page_all() {
     let own = page_all as *const () as usize;
     let Some(this) = objects.iter().find(|object| object.contains(own)) else { return };
     let mut used = this.references();
-    // What the C library calls in its turn: a program may have a `malloc` of its own.
-    let executes = |object: &&Object| used.iter().any(|&address| object.executes(address));
-    let libraries = objects.iter().filter(executes).filter(|object| !object.is_program());
-    let further: Vec<usize> = libraries.flat_map(Object::references).collect();
-    used.extend(further);
+    used.extend(functions_found());
     used.push(own);
+    // What is called calls further functions: a program may have a `malloc` of its own, and another
+    // preloaded library may replace functions of the C library.
+    loop {
+        let count = used.len();
+        for object in objects.iter().filter(|object| !object.is_program()) {
+            if used.iter().any(|&address| object.executes(address)) {
+                used.extend(object.references());
+            }
+        }
+        used.sort_unstable();
+        used.dedup();
+        if used.len() <= count {
+            break;
+        }
+    }
+    let protections = Protections::read();
     for object in &objects {
         // What matters is code: variables that a program shares with the C library, as
         // `environ`, are not the pager's.
@@ -47,7 +61,7 @@ pub fn page_all() {
         // objects call these functions.
         let slots: Option<Vec<usize>> = code.into_iter().map(|&at| slot_of_jump(at)).collect();
         if let Some(slots) = slots {
-            without_signals(|| object.page(&slots));
+            without_signals(|| object.page(&slots, &protections));
         }
     }
 }
@@ -138,7 +152,7 @@ impl Object {
     }
 
     /// Copies the object's variables to memory that is paged, but for pages with these addresses.
-    fn page(&self, kept: &[usize]) {
+    fn page(&self, kept: &[usize], protections: &Protections) {
         let is_variables = |part: &&Elf64_Phdr| {
             part.p_flags & (libc::PF_W | libc::PF_X) == libc::PF_W && part.p_memsz > 0
         };
@@ -150,17 +164,37 @@ impl Object {
                 let page = address / PAGE_LEN * PAGE_LEN;
                 pages.remove(page..page + PAGE_LEN);
             }
-            if !pages.iter().all(|pages| replace(&pages)) {
+            if !pages.iter().all(|pages| replace(&pages, protections)) {
                 return;
             }
         }
-        for part in self.parts(libc::PT_GNU_RELRO) {
-            let range = self.range(part);
-            let start = range.start / PAGE_LEN * PAGE_LEN;
-            let end = range.end / PAGE_LEN * PAGE_LEN;
-            // SAFETY: the loader had made them readable only.
-            unsafe { mprotect(start as *mut c_void, end.saturating_sub(start), libc::PROT_READ) };
+    }
+}
+
+/// What the process's mappings may be used for.
+#[derive(Default)]
+struct Protections {
+    /// Memory of the process's own that can be read.
+    readable: Ranges,
+    /// The part of it that cannot be written: the loader has relocated it.
+    constant: Vec<Range<usize>>,
+}
+
+impl Protections {
+    fn read() -> Self {
+        let mut all = Self::default();
+        let list = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        for line in list.lines() {
+            let Some(range) = range_of(line) else { continue };
+            let kinds = line.split_ascii_whitespace().nth(1).unwrap_or_default();
+            if kinds == "rw-p" || kinds == "r--p" {
+                all.readable.add(range.clone());
+            }
+            if kinds == "r--p" {
+                all.constant.push(range);
+            }
         }
+        all
     }
 }
 
@@ -182,11 +216,35 @@ fn slot_of_jump(at: usize) -> Option<usize> {
     Some(end.wrapping_add_signed(i32::from_le_bytes(*distance) as isize))
 }
 
-/// Puts memory that is paged in the place of pages, with the same contents.
-fn replace(pages: &Range<usize>) -> bool {
-    let (start, len) = (pages.start as *mut u8, pages.len());
-    // SAFETY: mapped memory that can be read, as only parts that were relocated cannot be written.
-    let copy = unsafe { core::slice::from_raw_parts(start, len) }.to_vec();
+/// Puts memory that is paged in the place of pages, with the same contents and protection.
+fn replace(pages: &Range<usize>, protections: &Protections) -> bool {
+    /// Bytes that are copied at a time: variables may be sparse, and longer than all memory.
+    const PIECE: usize = 64 * PAGE_LEN;
+    if !protections.readable.covers(pages) {
+        return false;
+    }
+    let mut copy = vec![0; PIECE];
+    for start in pages.clone().step_by(PIECE) {
+        let piece = start..pages.end.min(start + PIECE);
+        let len = piece.len();
+        if !replace_piece(&piece, &mut copy[..len]) {
+            return false;
+        }
+    }
+    for constant in &protections.constant {
+        let part = constant.start.max(pages.start)..constant.end.min(pages.end);
+        if !part.is_empty() {
+            // SAFETY: it was readable only.
+            unsafe { mprotect(part.start as *mut c_void, part.len(), libc::PROT_READ) };
+        }
+    }
+    true
+}
+
+fn replace_piece(piece: &Range<usize>, copy: &mut [u8]) -> bool {
+    let (start, len) = (piece.start as *mut u8, piece.len());
+    // SAFETY: mapped memory that can be read, which nothing else uses meanwhile.
+    copy.copy_from_slice(unsafe { core::slice::from_raw_parts(start, len) });
     let usable = libc::PROT_READ | libc::PROT_WRITE;
     let fixed = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     // SAFETY: the contents are put back before anything uses them.

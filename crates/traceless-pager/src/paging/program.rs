@@ -163,10 +163,19 @@ fn look_at(path: &Path) -> Result<Kind, ProgramError> {
     }
     match ElfHeaders::read(&file).map(|headers| headers.is_dynamic()) {
         Some(true) => Ok(Kind::Dynamic),
+        // The loader takes the library that is preloaded to what it loads.
+        Some(false) if is_loader(path) => Ok(Kind::Dynamic),
         Some(false) if LOADS_STATIC => Ok(Kind::Static),
         Some(false) => Err(ProgramError::Static(path.into())),
         None => Err(ProgramError::NotExecutable(path.into())),
     }
+}
+
+/// Whether a file is a dynamic loader, by its name.
+fn is_loader(path: &Path) -> bool {
+    let whole = path.canonicalize().unwrap_or_else(|_| path.into());
+    let name = whole.file_name().unwrap_or_default().as_bytes();
+    name.starts_with(b"ld") && name.windows(3).any(|part| part == b".so")
 }
 
 /// The script that begins with a line, after its mark.

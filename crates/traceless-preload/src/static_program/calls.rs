@@ -38,17 +38,59 @@ pub unsafe fn serve(number: i64, arguments: [usize; 6]) -> isize {
     // SAFETY: the caller's promise, for each.
     unsafe {
         match number {
-            libc::SYS_rt_sigaction => signals::change_action(arguments),
             libc::SYS_execve => exec::execute(first, second, third),
             libc::SYS_execveat => exec::execute_at(arguments),
             libc::SYS_fork => copy([libc::SIGCHLD as usize, 0, 0, 0, 0, 0]),
             libc::SYS_clone => copy(arguments),
             libc::SYS_exit_group => end(first),
+            libc::SYS_munmap if contains_this_stack(first, second) => unmap_later(first, second),
+            libc::SYS_rt_sigsuspend
+            | libc::SYS_ppoll
+            | libc::SYS_pselect6
+            | libc::SYS_epoll_pwait
+            | libc::SYS_epoll_pwait2 => signals::wait(number, arguments),
             libc::SYS_readlink => read_link(number, first, [second, third], arguments),
             libc::SYS_readlinkat => read_link(number, second, [third, arguments[3]], arguments),
-            _ => with_libc(|| serve_by_libc(number, arguments)),
+            _ => with_libc(|| {
+                unmap_stacks_of_ended();
+                serve_by_libc(number, arguments)
+            }),
         }
     }
+}
+
+/// Whether a range has this thread's stack: a thread of musl unmaps its own as it ends.
+fn contains_this_stack(start: usize, len: usize) -> bool {
+    let here = 0_u8;
+    (start..start.saturating_add(len)).contains(&(&raw const here as usize))
+}
+
+/// The stacks of threads that are about to end, with the numbers of these threads.
+static ENDING_STACKS: InTurn<Vec<(usize, usize, i32)>> = InTurn::new(Vec::new());
+
+/// Has a later call unmap a range with this thread's stack, which is in use until the thread ends.
+fn unmap_later(start: usize, len: usize) -> isize {
+    let thread = rustix::thread::gettid().as_raw_nonzero().get();
+    with_libc(|| {
+        // SAFETY: it is this thread's turn.
+        unsafe { ENDING_STACKS.get() }.push((start, len, thread));
+    });
+    0
+}
+
+/// Unmaps the stacks of threads that have ended. It is this thread's turn.
+fn unmap_stacks_of_ended() {
+    // SAFETY: it is this thread's turn.
+    let stacks = unsafe { ENDING_STACKS.get() };
+    stacks.retain(|&(start, len, thread)| {
+        // SAFETY: it sends no signal.
+        let runs = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) } == 0;
+        if !runs {
+            // SAFETY: the thread has requested it.
+            unsafe { mappings::munmap(start as *mut c_void, len) };
+        }
+        runs
+    });
 }
 
 /// Serves a system call by the function that replaces the C library's.
@@ -78,6 +120,15 @@ unsafe fn serve_by_libc(number: i64, arguments: [usize; 6]) -> isize {
             libc::SYS_mlockall => locking::mlockall(file) as isize,
             libc::SYS_munlockall => locking::munlockall() as isize,
             libc::SYS_close => files::close(file) as isize,
+            // The C library changes the pager's threads, too: they must not keep rights that the
+            // program gives up.
+            libc::SYS_setuid => libc::setuid(first as u32) as isize,
+            libc::SYS_setgid => libc::setgid(first as u32) as isize,
+            libc::SYS_setreuid => libc::setreuid(first as u32, len as u32) as isize,
+            libc::SYS_setregid => libc::setregid(first as u32, len as u32) as isize,
+            libc::SYS_setresuid => libc::setresuid(first as u32, len as u32, third as u32) as isize,
+            libc::SYS_setresgid => libc::setresgid(first as u32, len as u32, third as u32) as isize,
+            libc::SYS_setgroups => libc::setgroups(first, len as *const libc::gid_t) as isize,
             libc::SYS_dup2 => files::dup2(file, ints[0]) as isize,
             libc::SYS_dup3 => files::dup3(file, ints[0], ints[1]) as isize,
             libc::SYS_close_range => {

@@ -8,8 +8,7 @@ use core::ptr::{copy_nonoverlapping, null_mut};
 use std::io;
 use traceless_pager::PAGE_LEN;
 
-/// Bytes of the stack if there is no limit, and at most.
-const DEFAULT_LEN: usize = 8 << 20;
+/// Bytes of the stack at most, and if there is no limit.
 const LEN_MAX: usize = 1 << 30;
 
 /// Inaccessible bytes below the stack.
@@ -138,5 +137,5 @@ fn limit() -> usize {
     // SAFETY: a record of ours.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } == 0;
     let is_limited = known && limit.rlim_cur != libc::RLIM_INFINITY;
-    if is_limited { usize::try_from(limit.rlim_cur).unwrap_or(LEN_MAX) } else { DEFAULT_LEN }
+    if is_limited { usize::try_from(limit.rlim_cur).unwrap_or(LEN_MAX) } else { LEN_MAX }
 }

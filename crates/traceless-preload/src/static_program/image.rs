@@ -15,6 +15,9 @@ use traceless_pager::paging::{ElfHeaders, Segment};
 pub struct Image {
     /// Where all of its segments are, whole pages.
     pub range: Range<usize>,
+    /// Where its code is, whole pages, which do not reach across a multiple of 4 GiB: a filter of
+    /// system calls compares the halves of addresses.
+    pub code: Range<usize>,
     /// Bytes behind them that are kept for its heap of old (`brk`).
     pub break_room: usize,
     /// Its first instruction.
@@ -77,6 +80,14 @@ impl Image {
             }
             _ => return Err(ImageError::Damaged),
         };
+        let executed = loaded.iter().filter(|part| part.segment.flags & Segment::EXECUTED != 0);
+        let executed: Vec<_> = executed.map(Part::pages).collect();
+        let first = executed.iter().map(|pages| pages.start).min().ok_or(ImageError::Damaged)?;
+        let last = executed.iter().map(|pages| pages.end).max().ok_or(ImageError::Damaged)?;
+        let code = base.wrapping_add(first)..base.wrapping_add(last);
+        if code.start >> 32 != (code.end - 1) >> 32 {
+            return Err(ImageError::Damaged);
+        }
         for part in &loaded {
             part.map(file, base)?;
         }
@@ -88,6 +99,7 @@ impl Image {
         let mut stacks = headers.segments.iter().filter(|one| one.kind == Segment::STACK);
         Ok(Self {
             range: base.wrapping_add(start)..base.wrapping_add(end),
+            code,
             break_room,
             entry: base.wrapping_add(headers.entry as usize),
             table,

@@ -28,6 +28,8 @@ mod raw;
 mod signals;
 mod trap;
 
+pub use trap::serve_inherited;
+
 use self::image::Image;
 use crate::report::print;
 use core::ffi::{CStr, c_char, c_int};
@@ -82,7 +84,7 @@ unsafe fn prepare(
     let stack = stack.map_err(|e| format!("there is no room for its stack: {e}"))?;
     name_process(path);
     calls::begin(image.range.end, image.range.end + image.break_room);
-    trap::install(&image.range)?;
+    trap::install(&image.code)?;
     Ok((image.entry, stack))
 }
 

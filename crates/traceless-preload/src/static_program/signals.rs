@@ -54,6 +54,40 @@ pub unsafe fn change_mask(mask: &mut u64, [how, set, old, len, ..]: [usize; 6]) 
     0
 }
 
+/// Serves a call that waits for a signal with another mask in force: an action that runs meanwhile
+/// makes system calls, too.
+///
+/// # Safety
+/// As of the system call.
+pub unsafe fn wait(number: i64, mut arguments: [usize; 6]) -> isize {
+    let nth = match number {
+        libc::SYS_rt_sigsuspend => 0,
+        libc::SYS_ppoll => 3,
+        libc::SYS_pselect6 => 5,
+        _ => 4,
+    };
+    let at = arguments[nth] as *const usize;
+    // SAFETY: the caller's promise, and records of ours. The last argument of `pselect6` has the
+    // address of the mask, and its length.
+    unsafe {
+        let mut pair = [0; 2];
+        let mut mask = at.cast::<u64>();
+        if number == libc::SYS_pselect6 && !at.is_null() {
+            pair = at.cast::<[usize; 2]>().read_unaligned();
+            mask = pair[0] as *const u64;
+        }
+        let spared = if mask.is_null() { 0 } else { mask.read_unaligned() & !SIGSYS_BIT };
+        if !mask.is_null() {
+            arguments[nth] = &raw const spared as usize;
+            if number == libc::SYS_pselect6 {
+                pair[0] = &raw const spared as usize;
+                arguments[nth] = &raw const pair as usize;
+            }
+        }
+        raw::call(number as usize, arguments)
+    }
+}
+
 /// Serves `rt_sigaction`.
 ///
 /// # Safety

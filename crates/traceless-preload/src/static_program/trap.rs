@@ -6,21 +6,25 @@
 //! programs that they run. So [`exec`](super::exec) has programs of the same kind started by this
 //! library, too.
 
-use super::{calls, signals};
+use super::{calls, raw, signals};
 use crate::syscall_filter::{
     AUDIT_ARCH, continue_if, forbid_new_privileges, load, load_filter, return_code,
 };
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
 use core::ops::Range;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{siginfo_t, sock_filter, sock_fprog, ucontext_t};
 
-/// Files with at least this number may be the pager's.
-pub const OWN_FILE_MIN: u32 = 900;
+/// Files with at least this number may be the pager's, if numbers go that far; else all may be.
+const OWN_FILE_MIN: u32 = 900;
+
+/// What the kernel passes on with a system call that this filter traps.
+const MARK: u32 = 0x7472;
+const TRAP: u32 = libc::SECCOMP_RET_TRAP | MARK;
 
 /// The system calls that are trapped in any case.
-const TRAPPED: [i64; 20] = [
+const TRAPPED: [i64; 28] = [
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -41,10 +45,19 @@ const TRAPPED: [i64; 20] = [
     libc::SYS_readlink,
     libc::SYS_readlinkat,
     libc::SYS_close_range,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setgroups,
 ];
 
-/// Where the program's code is: the first address, and the one behind it.
-static CODE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// Whether this library has loaded the program. If not, the filter is that of the program that was
+/// here before, and calls are the kernel's.
+static IS_LOADED: AtomicBool = AtomicBool::new(false);
 
 const SYS_SECCOMP: c_int = 1;
 
@@ -54,9 +67,7 @@ const ARGUMENTS: [c_int; 6] =
 
 /// Has the program's system calls trapped from now on.
 pub fn install(code: &Range<usize>) -> Result<(), &'static str> {
-    for (bound, value) in CODE.iter().zip([code.start, code.end]) {
-        bound.store(value, Relaxed);
-    }
+    IS_LOADED.store(true, Relaxed);
     set_action().ok_or("the kernel sets no action for SIGSYS")?;
     let filter = filter(code);
     let program = sock_fprog {
@@ -65,6 +76,16 @@ pub fn install(code: &Range<usize>) -> Result<(), &'static str> {
     };
     let is_loaded = load_filter(&program) || (forbid_new_privileges() && load_filter(&program));
     is_loaded.then_some(()).ok_or("the kernel does not trap its system calls (seccomp)")
+}
+
+/// Serves system calls that a filter of an earlier program of this process traps, if there is one:
+/// this program's code may lie at the same addresses.
+pub fn serve_inherited() {
+    const FILTERED: c_int = 2;
+    // SAFETY: it changes nothing.
+    if unsafe { libc::prctl(libc::PR_GET_SECCOMP) } == FILTERED {
+        set_action();
+    }
 }
 
 /// Sets the action, and lets the signal come.
@@ -90,9 +111,9 @@ unsafe extern "C" fn act(signal: c_int, information: *mut siginfo_t, context: *m
     let context = context.cast::<ucontext_t>();
     // SAFETY: the kernel's records for this signal.
     let (code, registers) = unsafe { ((*information).si_code, &mut (*context).uc_mcontext.gregs) };
-    let at = registers[libc::REG_RIP as usize] as usize;
-    let is_ours = (CODE[0].load(Relaxed)..=CODE[1].load(Relaxed)).contains(&at);
-    if code != SYS_SECCOMP || !is_ours {
+    // SAFETY: the kernel's record.
+    let mark = unsafe { (*information).si_errno };
+    if code != SYS_SECCOMP || mark != MARK as c_int {
         // SAFETY: the kernel's records.
         return unsafe { signals::pass_on(signal, information, context) };
     }
@@ -104,9 +125,21 @@ unsafe extern "C" fn act(signal: c_int, information: *mut siginfo_t, context: *m
         // SAFETY: the program's promise to the kernel.
         libc::SYS_rt_sigprocmask => unsafe { signals::change_mask(mask, arguments) },
         // SAFETY: the same.
+        libc::SYS_rt_sigaction => unsafe { signals::change_action(arguments) },
+        // SAFETY: the same.
+        _ if !IS_LOADED.load(Relaxed) => unsafe { raw::call(number as usize, arguments) },
+        // SAFETY: the same.
         _ => unsafe { calls::serve(number, arguments) },
     };
     registers[libc::REG_RAX as usize] = result as i64;
+}
+
+/// The least number of a file that may be the pager's.
+fn own_file_min() -> u32 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a record of ours.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    if limit.rlim_cur > u64::from(OWN_FILE_MIN) + 100 { OWN_FILE_MIN } else { 3 }
 }
 
 /// Allows what the comparison does not hold for.
@@ -121,7 +154,7 @@ fn return_if(code: u32, k: u32, with: u32) -> [sock_filter; 2] {
 
 /// Traps a system call with this number if the comparison holds of an argument's lower half.
 fn trap_if(number: i64, argument: usize, code: u32, k: u32) -> [sock_filter; 5] {
-    let [compare, trap] = return_if(code, k, libc::SECCOMP_RET_TRAP);
+    let [compare, trap] = return_if(code, k, TRAP);
     [
         load(offset_of!(libc::seccomp_data, nr)),
         continue_if(libc::BPF_JEQ, number as u32, 3),
@@ -144,13 +177,22 @@ fn filter(code: &Range<usize>) -> Vec<sock_filter> {
     filter.extend(return_if(libc::BPF_JGT, end, libc::SECCOMP_RET_ALLOW));
     filter.push(load(offset_of!(libc::seccomp_data, nr)));
     for number in TRAPPED {
-        filter.extend(return_if(libc::BPF_JEQ, number as u32, libc::SECCOMP_RET_TRAP));
+        filter.extend(return_if(libc::BPF_JEQ, number as u32, TRAP));
     }
     // Its flags lie in memory. C libraries and Go take the older one where this one is missing.
     let missing = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
     filter.extend(return_if(libc::BPF_JEQ, libc::SYS_clone3 as u32, missing));
     for (number, argument) in [(libc::SYS_close, 0), (libc::SYS_dup2, 1), (libc::SYS_dup3, 1)] {
-        filter.extend(trap_if(number, argument, libc::BPF_JGE, OWN_FILE_MIN));
+        filter.extend(trap_if(number, argument, libc::BPF_JGE, own_file_min()));
+    }
+    let with_masks = [
+        (libc::SYS_ppoll, 3),
+        (libc::SYS_pselect6, 5),
+        (libc::SYS_epoll_pwait, 4),
+        (libc::SYS_epoll_pwait2, 4),
+    ];
+    for (number, argument) in with_masks {
+        filter.extend(trap_if(number, argument, libc::BPF_JSET, u32::MAX));
     }
     // Threads, and processes that use the same memory until they run another program, are the
     // kernel's. The rest are copies of the process.
