@@ -164,7 +164,8 @@ program C qemu-img 'qemu-img create -q -f qcow2 disk 64M; qemu-img convert -O ra
 program C curl 'curl -s file://$PWD/words | sha256sum'
 
 section "compilers, and what they make"
-resident=16384 program C gcc 'printf "#include <stdio.h>\nint main(void) { puts(__VERSION__); return 7; }" >a.c
+resident=16384 program C gcc '
+    printf "#include <stdio.h>\nint main(void) { puts(__VERSION__); return 7; }" >a.c
     gcc -O2 a.c -o a && ./a; code=$?; gcc -static a.c -o b && ./b; nm a | grep -c " T "; exit $code'
 resident=16384 program C++ g++ 'g++ -O1 -std=c++17 -pthread words.cpp -o cpp && ./cpp'
 program C make 'printf "all: %s\n%%.o: data.json\n\t@sha256sum words >\$@; cat \$@\n" \

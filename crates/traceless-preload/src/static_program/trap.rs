@@ -112,8 +112,8 @@ unsafe extern "C" fn act(signal: c_int, information: *mut siginfo_t, context: *m
     // SAFETY: the kernel's records for this signal.
     let (code, registers) = unsafe { ((*information).si_code, &mut (*context).uc_mcontext.gregs) };
     // SAFETY: the kernel's record.
-    let mark = unsafe { (*information).si_errno };
-    if code != SYS_SECCOMP || mark != MARK as c_int {
+    let data = unsafe { (*information).si_errno };
+    if code != SYS_SECCOMP || data != MARK.cast_signed() {
         // SAFETY: the kernel's records.
         return unsafe { signals::pass_on(signal, information, context) };
     }
