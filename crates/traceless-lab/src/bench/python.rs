@@ -26,8 +26,10 @@ const ENTRIES: u64 = 1000;
 /// Spreads addresses.
 const STEP: u64 = 1237;
 
-/// Rounds; Python and Rust take turns in each.
+/// Rounds, each of turns of both. The median over a round's turns is what the round counts: of
+/// longer turns, a processor that changes its speed would be most of the difference.
 const ROUNDS: u64 = 41;
+const TURNS: u64 = 16;
 
 pub fn run(args: &PythonBenchArgs) -> Result<(), Failure> {
     let mut python = PythonProcess::start(args)?;
@@ -35,20 +37,20 @@ pub fn run(args: &PythonBenchArgs) -> Result<(), Failure> {
     let share = if args.quick { 8 } else { 1 };
     let (mut read, mut read_many, mut get) = (vec![], vec![], vec![]);
     for nth in 0..ROUNDS {
-        let is_first = nth.is_multiple_of(2);
-        let mut pair = |name: &'static str, count: u64| {
-            let count = count / share;
-            let before = if is_first { Some(python.time(name, count)?) } else { None };
-            let rust = library.time(name, count)?;
-            let python = before.map_or_else(|| python.time(name, count), Ok)?;
-            Ok::<_, Failure>((python, rust))
+        let mut round = |name: &'static str, count: u64, compare: fn(f64, f64) -> f64| {
+            let turn = |turn: u64| {
+                let count = (count / share / TURNS).max(1);
+                let is_first = (nth + turn).is_multiple_of(2);
+                let before = if is_first { Some(python.time(name, count)?) } else { None };
+                let rust = library.time(name, count)?;
+                let python = before.map_or_else(|| python.time(name, count), Ok)?;
+                Ok::<_, Failure>(compare(python, rust))
+            };
+            Ok::<_, Failure>(median((0..TURNS).map(turn).collect::<Result<_, _>>()?))
         };
-        let (python_ns, rust_ns) = pair("read", 8000)?;
-        read.push(python_ns - rust_ns);
-        let (python_ns, rust_ns) = pair("read-many", 16)?;
-        read_many.push(python_ns / rust_ns);
-        let (python_ns, rust_ns) = pair("get", 2000)?;
-        get.push(python_ns - rust_ns);
+        read.push(round("read", 8000, |python, rust| python - rust)?);
+        read_many.push(round("read-many", 16, |python, rust| python / rust)?);
+        get.push(round("get", 8000, |python, rust| python - rust)?);
     }
     let rows = vec![
         Row::of("python-read", "ns", read.into()),
@@ -57,6 +59,12 @@ pub fn run(args: &PythonBenchArgs) -> Result<(), Failure> {
         ray_sweep(args)?,
     ];
     print_rows("traceless.python.bench.v1", &rows, args.json)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    f64::midpoint(values[middle], values[values.len() - 1 - middle])
 }
 
 /// The speed of a sweep on two workers of Ray, of the same sweep with two jobs.
