@@ -6,7 +6,6 @@
 //! of them: they then run as the last ones before the copy is made and as the first ones after.
 
 use crate::libc_functions::libc_function;
-use crate::loader_command::note_process;
 use crate::malloc::{self, set_errno};
 use crate::own_pager::{start_copy, start_thread_of_copy};
 use crate::own_threads::{PagerStart, as_own_thread, current_pthread};
@@ -198,7 +197,8 @@ fn end_in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
-    note_process();
+    #[cfg(target_arch = "x86_64")]
+    crate::loader_command::note_process();
     if !is_announced() {
         return;
     }

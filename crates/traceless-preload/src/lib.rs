@@ -25,6 +25,7 @@ mod files;
 mod fork;
 mod libc_functions;
 mod loader;
+#[cfg(target_arch = "x86_64")]
 mod loader_command;
 mod locking;
 mod malloc;

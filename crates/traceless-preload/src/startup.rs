@@ -2,12 +2,9 @@
 
 use crate::paged_memory::{self, Memory, PagedMemory};
 use crate::report::fail;
+use crate::{fork, libc_functions, malloc, own_pager, protected, shutdown, stand_in, static_data};
 #[cfg(target_arch = "x86_64")]
-use crate::static_program;
-use crate::{
-    fork, libc_functions, loader_command, malloc, own_pager, protected, shutdown, stand_in,
-    static_data,
-};
+use crate::{loader_command, static_program};
 use core::ffi::{c_char, c_int};
 use traceless_pager::paging::{Client, Result, Settings, VARIABLE};
 
@@ -21,7 +18,10 @@ extern "C" fn init(_: c_int, arguments: *mut *mut c_char, environment: *mut *mut
     // SAFETY: the dynamic loader passes the program's lists.
     unsafe { stand_in::look_at(arguments) };
     #[cfg(target_arch = "x86_64")]
-    static_program::serve_inherited();
+    {
+        loader_command::prepare();
+        static_program::serve_inherited();
+    }
     begin();
     #[cfg(target_arch = "x86_64")]
     if stand_in::loads_program() {
@@ -32,7 +32,6 @@ extern "C" fn init(_: c_int, arguments: *mut *mut c_char, environment: *mut *mut
 }
 
 fn begin() {
-    loader_command::prepare();
     let Ok(text) = std::env::var(VARIABLE) else { return };
     libc_functions::find_all();
     protected::protect_large_memory();
