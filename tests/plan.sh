@@ -53,16 +53,17 @@ start_gateway() {
         --store "s3://tree/plan?endpoint=http://127.0.0.1:$1&region=us-east-1" "${@:2}" \
         --durability process --resp "127.0.0.1:$((port + 2))" --metrics "127.0.0.1:$((port + 3))"
 }
-# agrees PLANS: the requests of the server, and the queries of the gateway, with the best of PLANS.
+# agrees PLANS [at-its-rate]: the requests of the server, and the queries of the gateway, with the
+# best of PLANS; or the requests alone, at the rate of queries that there is.
 agrees() {
-    python3 - "$proxy" "$((port + 3))" "$1" <<'EOF'
+    python3 - "$proxy" "$((port + 3))" "$@" <<'EOF'
 import json
 import re
 import sys
 import time
 import urllib.request
 
-proxy, metrics, plans = sys.argv[1:]
+proxy, metrics, plans, *at_its_rate = sys.argv[1:]
 plan = json.load(open(plans))["plans"][0]
 assert plan["together"] > 1 and plan["layers"] > 1, plan
 
@@ -92,6 +93,11 @@ for attempt in range(8):
     before = counts()
     time.sleep(16)
     found = rates(before, counts())
+    if at_its_rate:
+        share = found[2] / plan["rate"]
+        # Gateways that stand by ask for the log at their own times.
+        reads = plan["engine_reads_per_second"] * share + plan["state_reads_per_second"]
+        expected = [reads, planned("writes") * share, found[2]]
     print(found, expected)
     if all(abs(a / b - 1) <= 0.1 for a, b in zip(found, expected)):
         sys.exit(0)
@@ -133,7 +139,7 @@ stop_service
 start_leased gateway "$proxy" RESP "${served[@]}" "${options[@]}"
 leased=$started
 start_leased standby "$proxy" "standing by" --resp "127.0.0.1:$((port + 4))" "${options[@]}"
-check "requests and queries agree with the plan" agrees plans
+check "requests agree with the plan" agrees plans at-its-rate
 stop_service
 kill "$leased"
 wait "$leased"
