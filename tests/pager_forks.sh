@@ -5,13 +5,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 # shellcheck source=lib/paged.sh
 source "$lib/paged.sh"
 
-# The setting of this machine, while it is another one.
-allowed=/proc/sys/vm/unprivileged_userfaultfd
-was_allowed=
-put_back() {
-    [ -z "$was_allowed" ] || echo "$was_allowed" >"$allowed" || true
-}
-
 "$python" -c "print(*(n * 7919 % 20011 for n in range(1, 10001)), sep='\\n')" >numbers
 
 section "copies of the process"
@@ -77,9 +70,7 @@ check "all are right, recorded" [ "$(cat out)" = 77 ]
 rm many*
 
 section "a program that may page no more"
-# Scripts that run beside this one use the setting, too.
-exec {setting}<"$allowed"
-flock "$setting"
+take_setting
 if [ "$(id -u)" -eq 0 ] && [ "$(cat "$allowed")" = 0 ] &&
     ! setpriv --reuid 65534 --clear-groups test -r /dev/userfaultfd; then
     expect 0 run --resident 64 -- "$python" -c "
@@ -102,8 +93,7 @@ programs_that_outlive_the_first
 
 section "as an ordinary user"
 if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && [ -w "$allowed" ]; then
-    was_allowed=$(cat "$allowed")
-    echo 1 >"$allowed"
+    allow_ordinary_users
     mkdir ordinary
     chmod 777 ordinary
     # shellcheck disable=SC2016
@@ -111,7 +101,7 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null && [ -w "$allowed" ]; t
         --inh-caps=-all env HOME="$PWD/ordinary" "$traceless" run --lock off --resident 64 -- \
         bash -c 'a=$(seq 100 | sort -n | tail -n 1); (echo "$a")'
     check "a program forks" [ "$(cat out)" = 100 ]
-    echo "$was_allowed" >"$allowed"
+    put_back
     was_allowed=
 else
     leave_out "an ordinary user: it takes root and setpriv"

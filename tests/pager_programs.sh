@@ -6,22 +6,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 # shellcheck source=lib/paged.sh
 source "$lib/paged.sh"
 
-# The setting of this machine, while it is another one.
-allowed=/proc/sys/vm/unprivileged_userfaultfd
-was_allowed=
-put_back() {
-    [ -z "$was_allowed" ] || echo "$was_allowed" >"$allowed" || true
-}
-
 if [ "$(id -u)" -ne 0 ] || ! command -v setpriv >/dev/null || [ ! -w "$allowed" ]; then
     leave_out "an ordinary user: it takes root and setpriv"
     exit 0
 fi
-# Scripts that run beside this one use the setting, too.
-exec {setting}<"$allowed"
-flock "$setting"
-was_allowed=$(cat "$allowed")
-echo 1 >"$allowed"
+take_setting
+allow_ordinary_users
 
 # What is equal, out of all, and what is not.
 equal=0

@@ -47,14 +47,19 @@ for scheme in detwo sq; do
 done
 
 port=6411
+# Writes values to a gateway.
+write_names() {
+    until redis-cli -p "$port" ping >/dev/null 2>&1; do sleep 0.05; done
+    for ((nth = 0; nth < 20; nth++)); do
+        redis-cli -p "$port" set "name $nth" "$(printf "%0$((40 * nth + 1))d" "$nth")" >/dev/null
+    done
+    redis-cli -p "$port" del "name 3" >/dev/null
+}
+
 "$traceless" gateway --local gateway --blocks 64 --block-len 256 --allow-simulated-tee \
     --resp "127.0.0.1:$port" 2>/dev/null &
 gateway=$!
-until redis-cli -p "$port" ping >/dev/null 2>&1; do sleep 0.05; done
-for ((nth = 0; nth < 20; nth++)); do
-    redis-cli -p "$port" set "name $nth" "$(printf "%0$((40 * nth + 1))d" "$nth")" >/dev/null
-done
-redis-cli -p "$port" del "name 3" >/dev/null
+write_names
 kill -TERM "$gateway"
 wait "$gateway" || true
 
@@ -72,11 +77,7 @@ until redis-cli -p 6412 ping >/dev/null 2>&1; do sleep 0.05; done
     --store redis://127.0.0.1:6412/ --key-file key --blocks 64 --block-len 256 --lambda 4 \
     --allow-simulated-tee --resp "127.0.0.1:$port" 2>/dev/null &
 gateway=$!
-until redis-cli -p "$port" ping >/dev/null 2>&1; do sleep 0.05; done
-for ((nth = 0; nth < 20; nth++)); do
-    redis-cli -p "$port" set "name $nth" "$(printf "%0$((40 * nth + 1))d" "$nth")" >/dev/null
-done
-redis-cli -p "$port" del "name 3" >/dev/null
+write_names
 # As a crash leaves it.
 kill -KILL "$gateway"
 wait "$gateway" || true

@@ -18,6 +18,25 @@ only_where_allowed() {
 }
 only_where_allowed "may not use userfaultfd"
 
+# The kernel's setting of who may page, and what it was while it is another one.
+allowed=/proc/sys/vm/unprivileged_userfaultfd
+was_allowed=
+put_back() {
+    [ -z "$was_allowed" ] || echo "$was_allowed" >"$allowed" || true
+}
+
+# Keeps the setting for this script: the ones that run beside it change it, too.
+take_setting() {
+    exec {setting}<"$allowed"
+    flock "$setting"
+}
+
+# Lets an ordinary user page, until `put_back`.
+allow_ordinary_users() {
+    was_allowed=$(cat "$allowed")
+    echo 1 >"$allowed"
+}
+
 # Where pages may not be locked in memory that is said, which programs do not say without paging.
 lock=()
 run --lock strict -- true 2>/dev/null || lock=(--lock off)

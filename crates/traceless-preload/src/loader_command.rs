@@ -18,9 +18,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use traceless_pager::paging::{ElfHeaders, Segment, StaticProgram};
 
-/// The loader's path.
-pub const LOADER: &CStr = c"/lib64/ld-linux-x86-64.so.2";
-
 /// The path of this library's file, once it was looked up.
 static LIBRARY: AtomicPtr<c_char> = AtomicPtr::new(core::ptr::null_mut());
 
@@ -49,14 +46,15 @@ pub fn is_other_process() -> bool {
     PROCESS.load(Relaxed) != own_process()
 }
 
-fn own_process() -> c_int {
+/// The number of this process.
+pub fn own_process() -> c_int {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// The arguments with which [`LOADER`] runs the program that `path` names, if it is linked
-/// statically: a list that ends with a null pointer. `argument` gives the arguments, of which the
-/// one behind the last is null. They stay until this thread calls this function again, or the
-/// process runs the program. Fails with `E2BIG` or `ENOMEM`.
+/// The arguments with which the [loader](StaticProgram::LOADER) runs the program that `path` names,
+/// if it is linked statically: a list that ends with a null pointer. `argument` gives the
+/// arguments, of which the one behind the last is null. They stay until this thread calls this
+/// function again, or the process runs the program. Fails with `E2BIG` or `ENOMEM`.
 ///
 /// # Safety
 /// Each argument is a text, or null.
@@ -72,7 +70,7 @@ pub unsafe fn loader_command(
     // SAFETY: the loader's name of this library.
     let library_path = unsafe { CStr::from_ptr(library) };
     // Under another root (`chroot`) they may be missing.
-    if !can(LOADER, Access::EXEC_OK) || !can(library_path, Access::READ_OK) {
+    if !can(StaticProgram::LOADER, Access::EXEC_OK) || !can(library_path, Access::READ_OK) {
         return Ok(None);
     }
     // SAFETY: the loader's name of this library, and the caller's promise.
@@ -94,7 +92,7 @@ pub unsafe fn loader_command(
     let list = memory as *mut *const c_char;
     // SAFETY: the memory is that long, and nothing else uses it.
     unsafe {
-        list.write(LOADER.as_ptr());
+        list.write(StaticProgram::LOADER.as_ptr());
         let mut into = list.add(pointers).cast::<u8>();
         for (nth, text) in own.iter().enumerate() {
             list.add(1 + nth).write(into.cast());

@@ -95,9 +95,11 @@ pub unsafe extern "C" fn __cxa_thread_atexit_impl(
     unsafe { libc_function!(__cxa_thread_atexit_impl, Register)(destroy, object, library) }
 }
 
-/// Number of the pager's threads.
-pub fn own_threads() -> usize {
-    own_pthreads().count()
+/// Whether at most one thread of the process is not the pager's. One that has ended counts while it
+/// is the first.
+pub fn has_one_other_thread() -> bool {
+    let all = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
+    all <= own_pthreads().count() + 1
 }
 
 /// Whether this thread is one of the pager's.

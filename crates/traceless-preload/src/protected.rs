@@ -5,7 +5,7 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use traceless_pager::PAGE_LEN;
-use traceless_pager::paging::{LargeMemoryHooks, lock, set_large_memory_hooks};
+use traceless_pager::paging::{LargeMemoryHooks, lock, mapped_range, set_large_memory_hooks};
 
 /// Number of mappings that can be locked again after the program unlocks all of its memory. There
 /// are few: chunks of a megabyte, larger objects, and the stacks of the pager's threads.
@@ -77,18 +77,11 @@ pub fn protect_stack() {
     let record = unsafe { libc::pthread_self() } as usize;
     let Ok(list) = std::fs::read_to_string("/proc/self/maps") else { return };
     let contains_record = |range: &Range<usize>| range.contains(&record);
-    if let Some(range) = list.lines().filter_map(range_of).find(contains_record) {
+    if let Some(range) = list.lines().filter_map(mapped_range).find(contains_record) {
         // The next mapping may have become one with it.
         let end = range.end.min((record + RECORD_LEN_MAX).next_multiple_of(PAGE_LEN));
         protect(range.start, end - range.start);
     }
-}
-
-/// The range of addresses in a line of the list of mappings.
-pub fn range_of(line: &str) -> Option<Range<usize>> {
-    let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    Some(number(start)?..number(end)?)
 }
 
 /// Bytes of the first thread's stack that may hold keys after a scheme was built there, with slack.

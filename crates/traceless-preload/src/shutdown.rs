@@ -3,7 +3,7 @@
 //! polls whether only the pager's threads are left. It also polls whether `traceless run` was
 //! killed, and then kills the process.
 
-use crate::own_threads::{is_own_thread, own_threads};
+use crate::own_threads::{has_one_other_thread, is_own_thread};
 use crate::paged_memory::{note_unpaged, recording};
 use crate::report::print;
 use core::time::Duration;
@@ -52,7 +52,7 @@ fn watch(wrapper: Option<&Wrapper>) {
         if round % NOTED_EVERY == 1 {
             note_unpaged();
         }
-        if let Some(status) = first_thread_status().filter(|_| has_only_own_threads()) {
+        if let Some(status) = first_thread_status().filter(|_| has_one_other_thread()) {
             end_process(status);
             return;
         }
@@ -73,12 +73,6 @@ fn exit_status_of(text: &str) -> Option<i32> {
     let mut fields = fields.split_ascii_whitespace();
     let status = (fields.next()? == "Z").then(|| fields.nth(STATUS_FIELD - 1))??;
     status.parse::<i32>().ok().map(|status| status >> 8)
-}
-
-/// Whether all threads but the first one are the pager's.
-fn has_only_own_threads() -> bool {
-    let all = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
-    all <= own_threads() + 1
 }
 
 /// Ends the process as it would have ended without the pager: with the program's exit handlers, in

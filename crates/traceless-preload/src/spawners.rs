@@ -7,11 +7,12 @@
 
 use crate::affinity::{own_number, unpin_thread};
 use crate::libc_functions::{Function, address_of};
-use crate::loader_command::{LOADER, is_needed, loader_command};
+use crate::loader_command::{is_needed, loader_command};
 use crate::malloc::set_errno;
 use crate::report::print;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Once;
+use traceless_pager::paging::StaticProgram;
 
 /// The registers with arguments, as they lie on the stack below the return address and further
 /// arguments.
@@ -99,7 +100,7 @@ impl Registers {
         };
         // What does not fit fails in the C library's function, too.
         let Ok(Some(command)) = command else { return function };
-        let (path, command) = (LOADER.as_ptr() as usize, command as usize);
+        let (path, command) = (StaticProgram::LOADER.as_ptr() as usize, command as usize);
         match kind {
             Arguments::List if spawns => (self.rsi, self.r8) = (path, command),
             Arguments::List => (self.rdi, self.rsi) = (path, command),

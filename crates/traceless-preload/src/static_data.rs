@@ -8,15 +8,14 @@
 use crate::advice::mprotect;
 use crate::libc_functions::functions_found;
 use crate::mappings::mmap;
-use crate::own_threads::own_threads;
+use crate::own_threads::has_one_other_thread;
 use crate::paged_memory::paged;
-use crate::protected::range_of;
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use core::ptr::copy_nonoverlapping;
 use libc::Elf64_Phdr;
 use traceless_pager::PAGE_LEN;
-use traceless_pager::paging::{Ranges, without_signals};
+use traceless_pager::paging::{Ranges, mapped_range, without_signals};
 
 /// A loaded object.
 struct Object {
@@ -28,7 +27,7 @@ struct Object {
 /// pager. Called before the program begins, by its only thread.
 pub fn page_all() {
     let has_own_pager = paged().is_some_and(|paged| paged.own_pager().is_some());
-    if !has_own_pager || !is_only_thread() {
+    if !has_own_pager || !has_one_other_thread() {
         return;
     }
     let objects = loaded();
@@ -38,10 +37,11 @@ pub fn page_all() {
     used.extend(functions_found());
     used.push(own);
     // What is called calls further functions: a program may have a `malloc` of its own, and another
-    // preloaded library may replace functions of the C library.
+    // preloaded library may replace functions of the C library. The program is the first object; it
+    // calls all of them.
     loop {
         let count = used.len();
-        for object in objects.iter().filter(|object| !object.is_program()) {
+        for object in objects.iter().skip(1) {
             if used.iter().any(|&address| object.executes(address)) {
                 used.extend(object.references());
             }
@@ -64,12 +64,6 @@ pub fn page_all() {
             without_signals(|| object.page(&slots, &protections));
         }
     }
-}
-
-/// Whether no thread of the program runs but this one.
-fn is_only_thread() -> bool {
-    let all = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
-    all <= own_threads() + 1
 }
 
 fn loaded() -> Vec<Object> {
@@ -108,11 +102,6 @@ impl Object {
 
     fn contains(&self, address: usize) -> bool {
         self.parts(libc::PT_LOAD).any(|part| self.range(part).contains(&address))
-    }
-
-    /// Whether it is the program itself, which names its loader.
-    fn is_program(&self) -> bool {
-        self.parts(libc::PT_INTERP).next().is_some()
     }
 
     /// Whether an address is in the object's code.
@@ -185,7 +174,7 @@ impl Protections {
         let mut all = Self::default();
         let list = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
         for line in list.lines() {
-            let Some(range) = range_of(line) else { continue };
+            let Some(range) = mapped_range(line) else { continue };
             let kinds = line.split_ascii_whitespace().nth(1).unwrap_or_default();
             if kinds == "rw-p" || kinds == "r--p" {
                 all.readable.add(range.clone());

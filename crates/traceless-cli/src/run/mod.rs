@@ -107,7 +107,7 @@ impl PagedCommand {
         let mut command = match &self.program.static_program {
             None => Command::new(path),
             Some(program) => {
-                let mut command = Command::new(StaticProgram::LOADER);
+                let mut command = Command::new(StaticProgram::loader());
                 command.args(program.loader_arguments(&self.library, path.as_os_str()));
                 command
             }

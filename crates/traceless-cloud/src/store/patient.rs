@@ -85,6 +85,23 @@ impl<S: CopyableStore + 'static> PatientStore<S> {
     }
 }
 
+impl<S: CopyableStore + 'static> PatientStore<S> {
+    /// Has the thread read bytes.
+    fn read(
+        &self,
+        into: &mut [u8],
+        read: impl FnOnce(&S, &mut [u8]) -> Result + Send + 'static,
+    ) -> Result {
+        let len = into.len();
+        let found = self.call(len, move |store| {
+            let mut bytes = vec![0; len];
+            read(store, &mut bytes).map(|()| bytes)
+        })?;
+        into.copy_from_slice(&found);
+        Ok(())
+    }
+}
+
 impl<S: CopyableStore + 'static> NodeStore for PatientStore<S> {
     async fn read_slots(&self, reads: &mut [SlotRead<'_>]) -> Result {
         let len = self.geometry.slot_len();
@@ -105,23 +122,11 @@ impl<S: CopyableStore + 'static> NodeStore for PatientStore<S> {
     }
 
     async fn read_node(&self, version: NodeVersion, into: &mut [u8]) -> Result {
-        let len = into.len();
-        let found = self.call(len, move |store| {
-            let mut bytes = vec![0; len];
-            block_on(store.read_node(version, &mut bytes)).map(|()| bytes)
-        })?;
-        into.copy_from_slice(&found);
-        Ok(())
+        self.read(into, move |store, bytes| block_on(store.read_node(version, bytes)))
     }
 
     async fn read_node_to_verify(&self, version: NodeVersion, into: &mut [u8]) -> Result {
-        let len = into.len();
-        let found = self.call(len, move |store| {
-            let mut bytes = vec![0; len];
-            block_on(store.read_node_to_verify(version, &mut bytes)).map(|()| bytes)
-        })?;
-        into.copy_from_slice(&found);
-        Ok(())
+        self.read(into, move |store, bytes| block_on(store.read_node_to_verify(version, bytes)))
     }
 
     async fn stage(&self, version: NodeVersion, bytes: &[u8]) -> Result {

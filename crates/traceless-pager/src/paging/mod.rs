@@ -77,5 +77,5 @@ pub use settings::{Recording, Scheme, Settings, VARIABLE};
 pub use stats_socket::StatsSocket;
 pub use store::shared::SharedMemory;
 pub use traceless_sys::{LargeMemoryHooks, set_large_memory_hooks};
-pub use unpaged::Unpaged;
+pub use unpaged::{Unpaged, mapped_range};
 pub use wrapper::{ALIVE, Wrapper};

@@ -1,7 +1,7 @@
 //! Finding a program, and checking whether it can be paged.
 
 use super::elf::{ElfHeaders, number};
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -60,7 +60,7 @@ pub struct StaticProgram {
 impl StaticProgram {
     /// The dynamic loader, which loads the library that is preloaded. That library loads the
     /// program.
-    pub const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+    pub const LOADER: &CStr = c"/lib64/ld-linux-x86-64.so.2";
 
     /// A library of the C library's that the loader gets in the place of a program.
     pub const STAND_IN: &str = "libdl.so.2";
@@ -68,6 +68,11 @@ impl StaticProgram {
     /// The program that is run if `exec` runs a file, if it is one.
     pub fn at(path: &Path) -> Option<Self> {
         check(path).ok().flatten()
+    }
+
+    /// The loader's path.
+    pub fn loader() -> &'static OsStr {
+        OsStr::from_bytes(Self::LOADER.to_bytes())
     }
 
     /// The arguments of the loader that come before the program's own after its name.

@@ -41,7 +41,7 @@ impl Unpaged {
         for line in list.split(b'\n') {
             let line = line?;
             let line = String::from_utf8_lossy(&line);
-            if let Some(range) = range_of(&line) {
+            if let Some(range) = mapped_range(&line) {
                 let name = line.splitn(6, ' ').nth(5).unwrap_or_default().trim().to_owned();
                 before = unpaged.add(current, &before, &is_pagers);
                 current = Entry { range, name, ..Entry::default() };
@@ -85,8 +85,8 @@ impl Unpaged {
     }
 }
 
-/// The range of addresses in a line that begins a mapping.
-fn range_of(line: &str) -> Option<Range<usize>> {
+/// The range of addresses in a line that begins a mapping in the kernel's list (`maps`, `smaps`).
+pub fn mapped_range(line: &str) -> Option<Range<usize>> {
     let (start, end) = line.split_once(' ')?.0.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();
     Some(number(start)?..number(end)?)

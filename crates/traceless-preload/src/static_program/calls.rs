@@ -2,10 +2,10 @@
 //! replace the C library's.
 
 use super::libc_context::{InTurn, with_libc};
-use super::own_program::{own_process, read_link};
+use super::own_program::read_link;
 use super::raw::int;
 use super::{exec, raw, signals};
-use crate::loader_command::is_other_process;
+use crate::loader_command::{is_other_process, own_process};
 use crate::malloc::errno;
 use crate::report::print;
 use crate::{advice, files, fork, locking, mappings, shutdown};
@@ -120,15 +120,6 @@ unsafe fn serve_by_libc(number: i64, arguments: [usize; 6]) -> isize {
             libc::SYS_mlockall => locking::mlockall(file) as isize,
             libc::SYS_munlockall => locking::munlockall() as isize,
             libc::SYS_close => files::close(file) as isize,
-            // The C library changes the pager's threads, too: they must not keep rights that the
-            // program gives up.
-            libc::SYS_setuid => libc::setuid(first as u32) as isize,
-            libc::SYS_setgid => libc::setgid(first as u32) as isize,
-            libc::SYS_setreuid => libc::setreuid(first as u32, len as u32) as isize,
-            libc::SYS_setregid => libc::setregid(first as u32, len as u32) as isize,
-            libc::SYS_setresuid => libc::setresuid(first as u32, len as u32, third as u32) as isize,
-            libc::SYS_setresgid => libc::setresgid(first as u32, len as u32, third as u32) as isize,
-            libc::SYS_setgroups => libc::setgroups(first, len as *const libc::gid_t) as isize,
             libc::SYS_dup2 => files::dup2(file, ints[0]) as isize,
             libc::SYS_dup3 => files::dup3(file, ints[0], ints[1]) as isize,
             libc::SYS_close_range => {
@@ -187,7 +178,7 @@ unsafe fn copy([flags, stack, parent_number, child_number, ..]: [usize; 6]) -> i
     unsafe {
         if process == 0 {
             if flags & SETS_IN_CHILD != 0 {
-                (child_number as *mut c_int).write_unaligned(int(own_process()));
+                (child_number as *mut c_int).write_unaligned(own_process());
             }
             if flags & CLEARS_IN_CHILD != 0 {
                 raw::call(libc::SYS_set_tid_address as usize, [child_number, 0, 0, 0, 0, 0]);

@@ -3,8 +3,9 @@
 
 use super::libc_context::with_libc;
 use super::{own_program, raw};
-use crate::loader_command::{LOADER, loader_command};
+use crate::loader_command::loader_command;
 use core::ffi::{CStr, c_char};
+use traceless_pager::paging::StaticProgram;
 
 /// Serves `execve`.
 ///
@@ -29,7 +30,7 @@ pub unsafe fn execute(path: usize, arguments: usize, environment: usize) -> isiz
     });
     match command {
         Ok(None) => execute(path, arguments),
-        Ok(Some(list)) => execute(LOADER.as_ptr() as usize, list as usize),
+        Ok(Some(list)) => execute(StaticProgram::LOADER.as_ptr() as usize, list as usize),
         Err(errno) => -(errno as isize),
     }
 }

@@ -15,11 +15,11 @@ use traceless_pager::paging::{ElfHeaders, Segment};
 pub struct Image {
     /// Where all of its segments are, whole pages.
     pub range: Range<usize>,
+    /// Bytes behind them that are kept for its heap of old (`brk`).
+    pub break_room: usize,
     /// Where its code is, whole pages, which do not reach across a multiple of 4 GiB: a filter of
     /// system calls compares the halves of addresses.
     pub code: Range<usize>,
-    /// Bytes behind them that are kept for its heap of old (`brk`).
-    pub break_room: usize,
     /// Its first instruction.
     pub entry: usize,
     /// Its table of segments in memory, and their number.

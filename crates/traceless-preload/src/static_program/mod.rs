@@ -33,7 +33,6 @@ pub use trap::serve_inherited;
 use self::image::Image;
 use crate::report::print;
 use core::ffi::{CStr, c_char, c_int};
-
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,6 +1,7 @@
 //! The names by which the kernel knows this process's program, which to it is the dynamic loader.
 
 use super::raw;
+use crate::loader_command::own_process;
 use core::ffi::{CStr, c_char};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
@@ -15,12 +16,6 @@ pub fn set_path(path: &'static CStr) {
 /// The whole path of the program's file.
 pub fn path() -> *const c_char {
     PROGRAM.load(Relaxed)
-}
-
-/// The number of this process.
-pub fn own_process() -> usize {
-    // SAFETY: it has no conditions.
-    unsafe { raw::call(libc::SYS_getpid as usize, [0; 6]) as usize }
 }
 
 /// Serves the reading of a link: the kernel's link to the process's program leads to the dynamic
@@ -62,5 +57,5 @@ pub unsafe fn is_own_program(path: *const c_char) -> bool {
         let digit = digit.is_ascii_digit().then(|| usize::from(digit - b'0'))?;
         number.checked_mul(10)?.checked_add(digit)
     });
-    process == b"self" || !process.is_empty() && number == Some(own_process())
+    process == b"self" || !process.is_empty() && number == usize::try_from(own_process()).ok()
 }

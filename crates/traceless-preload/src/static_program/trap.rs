@@ -24,7 +24,7 @@ const MARK: u32 = 0x7472;
 const TRAP: u32 = libc::SECCOMP_RET_TRAP | MARK;
 
 /// The system calls that are trapped in any case.
-const TRAPPED: [i64; 28] = [
+const TRAPPED: [i64; 21] = [
     libc::SYS_mmap,
     libc::SYS_munmap,
     libc::SYS_mremap,
@@ -46,13 +46,6 @@ const TRAPPED: [i64; 28] = [
     libc::SYS_readlinkat,
     libc::SYS_close_range,
     libc::SYS_rt_sigsuspend,
-    libc::SYS_setuid,
-    libc::SYS_setgid,
-    libc::SYS_setreuid,
-    libc::SYS_setregid,
-    libc::SYS_setresuid,
-    libc::SYS_setresgid,
-    libc::SYS_setgroups,
 ];
 
 /// Whether this library has loaded the program. If not, the filter is that of the program that was

@@ -276,7 +276,6 @@ fn a_copy_that_was_away_is_brought_up_to_date() {
     assert_equal(&first, &copy, &g);
 }
 
-/// Rounds go on while the copy catches up, falls behind and catches up.
 /// In the place of the log's next file is a pipe: to open it waits for a reader, without limit, as
 /// files of a disk that does not answer do.
 #[test]
@@ -318,6 +317,7 @@ fn a_folder_that_does_not_answer_is_left_behind_and_healed() {
     assert_equal(&first, &copy, &g);
 }
 
+/// Rounds go on while the copy catches up, falls behind and catches up.
 #[test]
 fn rounds_beside_the_copier_reach_both_stores() {
     let g = small();
