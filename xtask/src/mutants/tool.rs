@@ -31,7 +31,9 @@ impl Tool {
             return Ok(tool);
         }
         let mut install = Command::new(cargo());
-        install.args(["install", "cargo-mutants", "--locked", "--version", VERSION, "--root"]);
+        // It waits for builds and tests: optimizing it takes longer than it ever saves.
+        install.args(["install", "--debug", "cargo-mutants", "--locked", "--version", VERSION]);
+        install.arg("--root");
         let status = install.arg(&tools).status();
         if status.map_err(|error| format!("cannot run cargo: {error}"))?.success() {
             Ok(tool)

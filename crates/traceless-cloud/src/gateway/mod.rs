@@ -100,7 +100,7 @@ pub(crate) use steps::BatchStep;
 pub(crate) use tree_moves::MoveStep;
 pub use value::{NAME_LEN_MAX, VALUE_LEN_MAX, Value, size_class};
 pub(crate) use write_steps::RemoveStep;
-#[cfg(feature = "http")]
+#[cfg(any(feature = "http", test))]
 pub(crate) use write_steps::WriteStep;
 
 pub use crate::state_log::{Appended, PieceName, StateLog, StoredLog};
