@@ -48,7 +48,8 @@
 //! * `slots`: pages in a store: sealed, each bound to its place and version
 //! * `scheme`: the trait of schemes for pages; `plain`, `detwo` (the arithmetic is that of
 //!   `traceless_block::detwo`), `refresh` and `deferred` (refreshes that are postponed, for several
-//!   threads to do), `tree` (Path ORAM), `fused` (Path and Ring ORAM with one access a fault),
+//!   threads to do), `main_area` and `places` (how much of the store DetWoORAM uses, and which page
+//!   is where in it), `tree` (Path ORAM), `fused` (Path and Ring ORAM with one access a fault),
 //!   `opam` (insecure, to compare with); the engines are the library's. No `std`
 //! * `paging/kernel`: on Linux: `uffd` (system calls of userfaultfd), `memory`, `own_files` (the
 //!   pager's own), `arena` (how a page leaves and comes back; `evict`: by which system calls),
@@ -58,9 +59,9 @@
 //!   processor that serves its faults)
 //! * `paging/refresh`: refreshes that other processes do: `scheme`, `pool`, `helper`
 //! * `paging/store`: `shared` (a store in shared memory), `streaming` (copies that bypass the
-//!   caches), `backing` (a store in a file), `split`
-//!   (pages in a file, the rest in memory), `host_copies` (a store behind a host that copies, to
-//!   compare with)
+//!   caches), `backing` (a store in a file), `nbd` and `nbd_address` (a store on a network block
+//!   device), `split` (pages in one of these, the rest in memory), `host_copies` (a store behind a
+//!   host that copies, to compare with)
 //! * `paging`: `config`, `pager` (paging by a thread of the program), `region` (paged memory as a
 //!   slice), `heap` (which object has which part of the memory), `settings` (passed to a program by
 //!   its environment), `wrapper` (whether `traceless run` was killed), `counters`,

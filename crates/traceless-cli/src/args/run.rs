@@ -24,9 +24,13 @@ pub struct RunArgs {
     /// [default: 0]
     #[arg(long, value_name = "N")]
     pub cached: Option<usize>,
-    /// All memory that is paged; the store has room for all of it at once
+    /// All memory that is paged; the store has room for all of it
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "256M")]
     pub memory: u64,
+    /// What the part of the store that is used follows from, for the schemes that refresh
+    /// [default: evictions; whole with a file]
+    #[arg(long, value_enum)]
+    pub growth: Option<GrowthArg>,
     /// Processes that help, at least one, for eager, parallel and eager-parallel [default: 1]
     #[arg(long, value_name = "N")]
     pub helpers: Option<usize>,
@@ -44,9 +48,11 @@ pub struct RunArgs {
     /// their number is a multiple of M; this takes --mode process
     #[arg(long, value_name = "fixed=N/s[,length=M]")]
     pub pace: Option<String>,
-    /// The file that pages go to; `memfd` for memory without a name. Its space is taken at once.
-    /// Programs that the program starts get files of their own beside it
-    #[arg(long, value_name = "FILE", default_value = "memfd")]
+    /// The file that pages go to; `memfd` for memory without a name; or an export of an NBD server,
+    /// nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH. A file's space is taken at once,
+    /// unless --growth is given. Programs that the program starts get files of their own beside it,
+    /// and memory in place of an export
+    #[arg(long, value_name = "FILE|URL", default_value = "memfd")]
     pub backing: PathBuf,
     /// How pages leave: the best that the kernel has, unless it is given
     #[arg(long, value_enum)]
@@ -107,6 +113,16 @@ pub enum PageSchemeArg {
     Ring,
     /// OPAM, an insecure control: an adversary can link the visits of a page
     Opam,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum GrowthArg {
+    /// All of it is used from the beginning
+    Whole,
+    /// How many pages have left so far, which writes show in any case
+    Evictions,
+    /// How many different pages have left: an observer learns this number, to within a quarter
+    Pages,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

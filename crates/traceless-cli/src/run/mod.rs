@@ -267,7 +267,8 @@ pub fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
     let absolute = |path: &PathBuf| {
         std::path::absolute(path).map_err(|e| RunError::Io(path.display().to_string(), e))
     };
-    let backing = (args.backing.as_os_str() != "memfd").then_some(&args.backing);
+    let export = options::export(args).map_err(RunError::Option)?;
+    let backing = (options::has_file(args) && export.is_none()).then_some(&args.backing);
     let default = Settings::default();
     let refresh = args.refresh.as_deref().map_or(Ok(default.refresh), Refresh::parse);
     Ok(Settings {
@@ -285,6 +286,7 @@ pub fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
             PageSchemeArg::Opam => Scheme::Opam,
         },
         refresh: refresh.map_err(traceless_pager::paging::Error::from)?,
+        growth: options::growth(args),
         helpers: args.helpers.unwrap_or(default.helpers),
         cached: args.cached.unwrap_or(default.cached),
         cipher: cipher(args.cipher),
@@ -299,6 +301,7 @@ pub fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
         }),
         overflow: args.overflow.unwrap_or(default.overflow),
         backing: backing.map(absolute).transpose()?,
+        export,
         trace: args.trace.as_ref().map(absolute).transpose()?,
         activity: None,
         counters: Some(counters.into()),

@@ -1,8 +1,10 @@
 //! Options that do not apply to the chosen scheme, mode or way.
 
-use crate::args::{ModeArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
+use crate::args::{GrowthArg, ModeArg, PageSchemeArg, PolicyArg, RunArgs, WayArg};
 use clap::ValueEnum;
-use traceless_pager::paging::{Pace, TICKS_PER_SECOND_MAX};
+use traceless_block::detwo::Refresh;
+use traceless_pager::paging::{NbdAddress, Pace, TICKS_PER_SECOND_MAX};
+use traceless_pager::scheme::Growth;
 
 /// The rate of accesses to the store, if it is to be constant.
 pub fn pace(args: &RunArgs) -> Result<Option<Pace>, String> {
@@ -21,6 +23,30 @@ pub fn pace(args: &RunArgs) -> Result<Option<Pace>, String> {
 pub fn mode(args: &RunArgs) -> ModeArg {
     let outlives = pace(args).ok().flatten().is_some_and(Pace::outlives_program);
     args.mode.unwrap_or(if outlives { ModeArg::Process } else { ModeArg::Thread })
+}
+
+/// Whether pages go to a file that has a name.
+pub fn has_file(args: &RunArgs) -> bool {
+    args.backing.as_os_str() != "memfd"
+}
+
+/// The export that pages go to, if they go to one.
+pub fn export(args: &RunArgs) -> Result<Option<NbdAddress>, String> {
+    let url = args.backing.to_str().filter(|text| NbdAddress::is_one(text));
+    let export = url.map(|url| NbdAddress::parse(url).map_err(|e| format!("--backing {url}: {e}")));
+    export.transpose()
+}
+
+/// What the part of the store that is used follows from, also if the user does not say: a file's
+/// space is then taken at once.
+pub fn growth(args: &RunArgs) -> Growth {
+    match args.growth {
+        Some(GrowthArg::Whole) => Growth::Whole,
+        Some(GrowthArg::Evictions) => Growth::Evictions,
+        Some(GrowthArg::Pages) => Growth::Pages,
+        None if has_file(args) => Growth::Whole,
+        None => Growth::Evictions,
+    }
 }
 
 /// Checks all options; the error names the first one that does not apply.
@@ -84,10 +110,48 @@ pub fn check(args: &RunArgs) -> Result<(), String> {
             format!("--overflow: no page stays for being pinned with {}", copies.unwrap_or("")),
         ),
     ];
-    match rules.into_iter().find(|(broken, _)| *broken) {
+    let mut rules = rules.into_iter().chain(store_rules(args, &scheme, refreshes, helps)?);
+    match rules.find(|(broken, _)| *broken) {
         Some((_, what)) => Err(what),
         None => Ok(()),
     }
+}
+
+/// What does not apply to the store that pages go to: each with whether it is so.
+fn store_rules(
+    args: &RunArgs,
+    scheme: &str,
+    refreshes: bool,
+    helps: bool,
+) -> Result<[(bool, String); 4], String> {
+    Ok([
+        (
+            helps && export(args)?.is_some(),
+            format!("--backing: helpers of {scheme} share no connection; take --scheme detwo"),
+        ),
+        (
+            args.growth.is_some() && !refreshes,
+            format!("--growth: {scheme} refreshes no pages; detwo, eager and parallel do"),
+        ),
+        (
+            args.growth.is_some_and(|growth| growth != GrowthArg::Whole) && refreshes_few(args),
+            "--growth: it takes more than one refresh for each page that leaves, so a --refresh \
+             above 1"
+                .to_owned(),
+        ),
+        (
+            args.pace.is_some() && args.growth == Some(GrowthArg::Pages),
+            "--growth pages: it shows how many pages a program uses, which --pace hides; take \
+             --growth evictions"
+                .to_owned(),
+        ),
+    ])
+}
+
+/// Whether no more than one page is refreshed for each that leaves.
+fn refreshes_few(args: &RunArgs) -> bool {
+    let refresh = args.refresh.as_deref().and_then(|text| Refresh::parse(text).ok());
+    refresh.is_some_and(|refresh| refresh.p() <= refresh.q())
 }
 
 /// The option because of which pages are copied instead of moved, if there is one.
@@ -127,6 +191,11 @@ mod tests {
         for (options, named) in [
             ("--scheme plain --refresh 3", "--scheme plain"),
             ("--scheme path --refresh 3", "--scheme path"),
+            ("--scheme plain --growth pages", "--scheme plain"),
+            ("--refresh 1/2 --growth evictions", "--refresh above 1"),
+            ("--pace fixed=9/s --growth pages", "--growth evictions"),
+            ("--backing nbd://127.0.0.1/ --scheme eager", "--scheme detwo"),
+            ("--backing nbd://", "nbd://HOST"),
             ("--cached 4", "--scheme detwo"),
             ("--scheme eager-parallel --cached 0", "--scheme eager-parallel"),
             ("--helpers 1", "--scheme detwo"),
@@ -167,6 +236,9 @@ mod tests {
         for options in [
             "",
             "--refresh 1/2",
+            "--refresh 1 --growth whole",
+            "--scheme parallel --growth pages",
+            "--pace fixed=9/s --growth evictions",
             "--scheme eager --helpers 3 --refresh 7",
             "--scheme opam --cached 8",
             "--policy clock --overflow 7 --way move",

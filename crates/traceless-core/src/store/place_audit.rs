@@ -67,6 +67,14 @@ impl PlaceAudit {
         self
     }
 
+    /// From now on only the first slots of each area need be written in turn, as many as come to be
+    /// used.
+    #[must_use]
+    pub fn with_growth(mut self) -> Self {
+        self.turns.iter_mut().for_each(|(_, turns)| turns.allow_growth());
+        self
+    }
+
     /// From now on whole stripes may also be discarded, which are recorded as writes.
     #[must_use]
     pub fn with_discards(mut self) -> Self {

@@ -14,18 +14,26 @@ pub struct SlotTurns {
     header: Option<(u64, usize, usize)>,
     /// Whether stripes without the slot that is due may be discarded.
     takes_discards: bool,
+    /// For an area that grows, the slots that were used when the first one was due again last.
+    grows_from: Option<u64>,
 }
 
 impl SlotTurns {
     /// Before the first write, to an area of a store that writes `unit` bytes as one.
     pub fn new(layout: SlotLayout, unit: usize) -> Self {
-        Self { layout, unit, next: None, header: None, takes_discards: false }
+        Self { layout, unit, next: None, header: None, takes_discards: false, grows_from: None }
     }
 
     /// From now on whole stripes may also be discarded, in any order, but for the one of the slot
     /// that is due.
     pub fn allow_discards(&mut self) {
         self.takes_discards = true;
+    }
+
+    /// From now on the first slot may be due again when only some slots were written, but never
+    /// fewer than the last time.
+    pub fn allow_growth(&mut self) {
+        self.grows_from = Some(1);
     }
 
     /// Bytes of the area.
@@ -72,6 +80,16 @@ impl SlotTurns {
         is_whole && self.header.is_none() && self.next.is_some_and(|slot| !is_due(slot))
     }
 
+    /// Whether this is the first slot of an area that grows, and enough slots were written.
+    fn begins_again(&mut self, slot: u64) -> bool {
+        let (Some(least), Some(used)) = (self.grows_from, self.next) else { return false };
+        if slot != 0 || used < least {
+            return false;
+        }
+        self.grows_from = Some(used);
+        true
+    }
+
     fn follow_header(&mut self, stripe: u64, at: u64, end: u64) -> bool {
         let from = (at - stripe * self.layout.stripe_len()) as usize;
         // A header without its slots was not due.
@@ -86,9 +104,15 @@ impl SlotTurns {
         let is_whole = from.is_multiple_of(len) && to.is_multiple_of(len) && end <= layout.slots;
         let part = HeaderPart::to_write(layout, slot, end.saturating_sub(slot), self.unit);
         let header = self.header.take();
+        let is_next = self.next.is_none_or(|next| next == slot) || self.begins_again(slot);
+        let layout = &self.layout;
         let was_due = is_whole
-            && self.next.is_none_or(|next| next == slot)
+            && is_next
             && header == (part.len > 0).then_some((stripe, part.from, part.len));
+        if end == layout.slots {
+            // The whole area is in use, and stays so.
+            self.grows_from = self.grows_from.map(|_| end);
+        }
         self.next = Some(end % layout.slots.max(1));
         was_due
     }
@@ -174,6 +198,23 @@ mod tests {
         assert!(whole.follow(0, stripe) && whole.follow(stripe, stripe));
         assert!(whole.follow(0, stripe) && whole.follow(2 * stripe, 128 + 64));
         assert!(!whole.follow(stripe, 128 + 64));
+    }
+
+    #[test]
+    fn an_area_that_grows_is_never_used_in_a_smaller_part() {
+        let layout = SlotLayout { slots: 5, body_len: 4096, entry_len: 0, stripe_slots: 5 };
+        let due = |slots: &[u64], grows| {
+            let mut turns = SlotTurns::new(layout, UNIT);
+            if grows {
+                turns.allow_growth();
+            }
+            slots.iter().filter(|&slot| turns.follow(slot * 4096, 4096)).count()
+        };
+        assert_eq!(due(&[0, 1, 0, 1, 0, 1, 2, 0, 1, 2, 3, 4, 0], true), 13);
+        assert_eq!(due(&[0, 1, 0, 1], false), 3);
+        assert_eq!(due(&[0, 1, 2, 0, 1, 0], true), 5, "a smaller part");
+        assert_eq!(due(&[0, 1, 0, 1, 2, 3, 4, 0, 1, 0], true), 9, "after the whole area");
+        assert_eq!(due(&[0, 1, 2, 1, 2, 0], true), 5, "not the first slot");
     }
 
     #[test]

@@ -4,8 +4,8 @@ use super::heap::calculate;
 use super::store::{Callbacks, CallerSalts};
 use super::{Config, Refusal};
 use crate::scheme::{
-    Areas, DeferredDetWo, DetWo, FusedPath, FusedRing, Opam, PageScheme, Path, Plain, TreeParts,
-    TreeSize,
+    Areas, DeferredDetWo, DetWo, FusedPath, FusedRing, MainArea, Opam, PageScheme, Path, Plain,
+    TreeParts, TreeSize,
 };
 use crate::slots::{Cipher, PageAegis, Slots};
 use alloc::boxed::Box;
@@ -97,8 +97,8 @@ impl Plan {
     fn sizes(&self) -> Result<(usize, u64), Error> {
         let pages = usize::try_from(self.pages).map_err(|_| Error::Geometry("too many pages"))?;
         if let Some(refresh) = self.refresh {
-            let numbers = Areas::numbers_for(self.pages)? * size_of::<u64>();
-            return Ok((numbers, Areas::store_len(self.pages, refresh)));
+            let memory = Areas::memory_for(MainArea::whole(self.pages, refresh))?;
+            return Ok((memory, Areas::store_len(self.pages, refresh)));
         }
         if self.scheme == CScheme::Plain {
             return Ok((pages * size_of::<u64>(), Slots::store_len(self.pages)));

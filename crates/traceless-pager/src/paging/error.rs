@@ -46,6 +46,25 @@ pub enum Error {
         /// The error of the operating system, or the page that was changed.
         cause: std::io::Error,
     },
+    /// The export that pages go to cannot be used.
+    #[error("the export {address}: {what}")]
+    Export {
+        /// Which export.
+        address: String,
+        /// What is wrong with it, and what to do.
+        what: String,
+    },
+    /// The export that pages go to failed while it was used. Pages in it cannot be had any more.
+    #[error(
+        "the export {address} failed ({cause}): its server is gone, or lost or changed what was \
+         written; run the program once more, with an export that nothing else writes to"
+    )]
+    ExportFailed {
+        /// Which export.
+        address: String,
+        /// The error of the connection or of the server, or the page that was changed.
+        cause: std::io::Error,
+    },
     /// Resident pages are to be locked, and may not be.
     #[error(
         "resident pages cannot be locked in memory ({0}): it takes CAP_IPC_LOCK or a limit \

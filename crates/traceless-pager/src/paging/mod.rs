@@ -5,7 +5,7 @@
 //! | `kernel` | system calls: userfaultfd, mappings, locks, threads |
 //! | `faults` | answering faults: which page comes, and which leaves for it |
 //! | `refresh` | `DetWoORAM` with refreshes that helper processes do |
-//! | `store` | where sealed pages lie: shared memory, or a file |
+//! | `store` | where sealed pages lie: shared memory, a file, or a network block device |
 //! | `pager` | paging by a thread of the program |
 //! | `copy` | a copy of the pages for a copy of the program, which a thread of it pages
 //! | `process` | paging by another process: the keys are not in the program, and it may fork |
@@ -75,6 +75,7 @@ pub use region::PagedRegion;
 pub use settings::{Recording, Scheme, Settings, VARIABLE};
 #[cfg(feature = "stats-socket")]
 pub use stats_socket::StatsSocket;
+pub use store::nbd_address::{NbdAddress, NbdPlace};
 pub use store::shared::SharedMemory;
 pub use traceless_sys::{LargeMemoryHooks, set_large_memory_hooks};
 pub use unpaged::{Unpaged, mapped_range};

@@ -10,14 +10,16 @@ use super::kernel::memory::SharedNumbers;
 use super::kernel::own_files::OwnFile;
 use super::number_file::ActivityFile;
 use super::refresh::scheme::{HelperDetWo, RefreshMode};
-use super::store::backing::{self, BackedScheme};
+use super::store::backing::{self, BackedScheme, Space};
 use super::store::host_copies::HostCopyStore;
+use super::store::nbd::NbdStore;
+use super::store::nbd_address::NbdAddress;
 use super::store::shared::SharedMemory;
 use super::store::split::SplitStore;
 use crate::PAGE_LEN;
 use crate::scheme::{
-    Areas, DetWo, FusedPath, FusedRing, Opam, PageScheme, PagesMoved, Path as PageTree, Plain,
-    TreeParts, TreeSize, drawn_path_leaves, drawn_ring_leaves,
+    Areas, DetWo, FusedPath, FusedRing, Growth, MainArea, Opam, PageScheme, PagesMoved,
+    Path as PageTree, Plain, TreeParts, TreeSize, drawn_path_leaves, drawn_ring_leaves,
 };
 use crate::slots::{Cipher, PageAegis, Slots};
 use rustix::fd::RawFd;
@@ -113,6 +115,8 @@ pub struct Settings {
     pub scheme: Scheme,
     /// Pages refreshed for each that leaves, in the schemes that refresh.
     pub refresh: Refresh,
+    /// What the part of the store that these schemes use follows from.
+    pub growth: Growth,
     /// The cipher that pages are sealed with.
     pub cipher: Cipher,
     /// Helper processes, in the schemes that have any.
@@ -132,6 +136,9 @@ pub struct Settings {
     pub overflow: usize,
     /// The file that pages go to; anonymous memory if there is none.
     pub backing: Option<PathBuf>,
+    /// The export of an NBD server that pages go to, in place of a file. The pages of copies of the
+    /// program, and of programs that it starts, go to anonymous memory.
+    pub export: Option<NbdAddress>,
     /// Whether pages go to a host that copies them once more, to be compared with.
     pub ocalls: bool,
     /// The folder in which each program leaves its counters.
@@ -158,6 +165,7 @@ impl Default for Settings {
             pages: (256 << 20) / PAGE_LEN,
             scheme: Scheme::default(),
             refresh: Refresh::new(3, 1).expect("three is a ratio"),
+            growth: Growth::default(),
             cipher: Cipher::default(),
             helpers: 1,
             cached: 0,
@@ -167,6 +175,7 @@ impl Default for Settings {
             lock: Lock::default(),
             overflow: 4096,
             backing: None,
+            export: None,
             ocalls: false,
             counters: None,
             fault_limit: 0,
@@ -189,6 +198,7 @@ impl Settings {
             format!("pages={}", self.pages),
             format!("scheme={}", self.scheme.name()),
             format!("refresh={}", self.refresh),
+            format!("growth={}", self.growth.name()),
             format!("cipher={}", self.cipher.name()),
             format!("helpers={}", self.helpers),
             format!("cached={}", self.cached),
@@ -202,6 +212,7 @@ impl Settings {
         lines.extend(self.start.map(|start| format!("start={start}")));
         lines.extend(self.starter.map(|process| format!("first={process}")));
         lines.extend(self.pace.map(|pace| format!("pace={pace}")));
+        lines.extend(self.export.as_ref().map(|export| format!("export={export}")));
         lines.extend(self.pager.as_ref().map(|name| format!("pager={name}")));
         let paths = [
             ("backing", &self.backing),
@@ -235,6 +246,7 @@ impl Settings {
             "pages" => self.pages = number()?,
             "scheme" => self.scheme = parse_name(&Scheme::ALL, Scheme::name, value)?,
             "refresh" => self.refresh = Refresh::parse(value)?,
+            "growth" => self.growth = parse_name(&Growth::ALL, Growth::name, value)?,
             "cipher" => self.cipher = parse_name(&Cipher::ALL, Cipher::name, value)?,
             "helpers" => self.helpers = number()?,
             "cached" => self.cached = number()?,
@@ -248,6 +260,9 @@ impl Settings {
             "ocalls" => self.ocalls = value.parse().map_err(|_| INVALID_SETTINGS)?,
             "counted" => self.fault_limit = value.parse().map_err(|_| INVALID_SETTINGS)?,
             "backing" => self.backing = Some(value.into()),
+            "export" => {
+                self.export = Some(NbdAddress::parse(value).map_err(|_| INVALID_SETTINGS)?);
+            }
             "counters" => self.counters = Some(value.into()),
             "trace" => self.trace = Some(value.into()),
             "activity" => self.activity = Some(value.into()),
@@ -280,8 +295,11 @@ impl Settings {
         if self.helpers > HELPERS_MAX {
             return Err(Error::Configuration("more than 64 helpers"));
         }
-        if self.ocalls && (self.backing.is_some() || self.refresh_mode(false).is_some()) {
+        if self.ocalls && (self.has_backing() || self.refresh_mode(false).is_some()) {
             return Err(Error::Configuration("a host that copies has no file, and no helpers"));
+        }
+        if self.export.is_some() && (self.backing.is_some() || self.refresh_mode(false).is_some()) {
+            return Err(Error::Configuration("an export has no file, and no helpers"));
         }
         Ok(self.cipher.check()?)
     }
@@ -317,9 +335,10 @@ impl Settings {
         let has_times = self.pace.is_some();
         let observers = Observers { witness, activity: self.open_activity()?, has_times };
         let scheme = self.scheme(&observers)?;
-        let scheme = match &self.backing {
-            Some(path) => Box::new(BackedScheme { scheme, path: path.clone() }),
-            None => scheme,
+        let scheme = match (&self.backing, &self.export) {
+            (Some(path), _) => Box::new(BackedScheme::in_file(scheme, path.clone())),
+            (None, Some(export)) => Box::new(BackedScheme::in_export(scheme, export)),
+            (None, None) => scheme,
         };
         Ok((scheme, recording))
     }
@@ -337,8 +356,8 @@ impl Settings {
                 whole.into()
             })
         };
-        let settings =
-            Self { backing: own(&self.backing), trace: own(&self.trace), ..self.clone() };
+        let (backing, trace) = (own(&self.backing), own(&self.trace));
+        let settings = Self { backing, export: None, trace, ..self.clone() };
         settings.build_first()
     }
 
@@ -358,16 +377,17 @@ impl Settings {
         }
         let (store, file) = self.store(observers, self.audit_of_turns())?;
         let Some(mut mode) = self.refresh_mode(observers.witness.is_some()) else {
-            let areas = Areas::new(store, pages, self.refresh, self.cipher, &key, salts)?;
-            return Ok(match self.backing {
-                Some(_) => Box::new(DetWo::with_few_requests(areas)),
-                None => Box::new(DetWo::new(areas)),
+            let areas = Areas::growing(store, self.main_area(), self.cipher, &key, salts)?;
+            return Ok(if self.has_backing() {
+                Box::new(DetWo::with_few_requests(areas))
+            } else {
+                Box::new(DetWo::new(areas))
             });
         };
         mode.file = file;
-        let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(pages)?)?);
-        let (refresh, cipher) = (self.refresh, self.cipher);
-        let areas = Areas::with_numbers(store, pages, refresh, cipher, &key, salts, numbers)?;
+        let main = self.main_area();
+        let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(main)?)?);
+        let areas = Areas::with_numbers(store, main, self.cipher, &key, salts, numbers)?;
         Ok(Box::new(HelperDetWo::new(areas, mode)?))
     }
 
@@ -414,7 +434,7 @@ impl Settings {
         match self.scheme {
             Scheme::Plain => Ok(self.pages * size_of::<u64>()),
             _ if self.scheme.is_tree() => self.tree_memory(),
-            _ => Ok(Areas::numbers_for(self.pages as u64)? * size_of::<u64>()),
+            _ => Ok(Areas::memory_for(self.main_area())?),
         }
     }
 
@@ -467,6 +487,16 @@ impl Settings {
         })
     }
 
+    /// The space of a backing file: what grows takes it as it does.
+    fn space(&self) -> Space {
+        let refreshes = self.scheme != Scheme::Plain && !self.scheme.is_tree();
+        if refreshes && self.main_area().grows() { Space::Sparse } else { Space::Reserved }
+    }
+
+    fn main_area(&self) -> MainArea {
+        MainArea { pages: self.pages as u64, refresh: self.refresh, growth: self.growth }
+    }
+
     fn refresh_mode(&self, alone: bool) -> Option<RefreshMode> {
         let (eager, parallel) = match self.scheme {
             Scheme::Eager => (true, false),
@@ -483,10 +513,11 @@ impl Settings {
     fn audit_of_turns(&self) -> PlaceAudit {
         let [main, hold] = Areas::slots_in_turn(self.pages as u64, self.refresh);
         let audit = PlaceAudit::default().with_turns([hold], 1);
-        match self.scheme {
+        let audit = match self.scheme {
             Scheme::DetWo => audit.with_turns([main], 1),
             _ => audit,
-        }
+        };
+        if self.main_area().grows() { audit.with_growth() } else { audit }
     }
 
     /// The store for pages, and the descriptor of its file, if it has one that is not mapped. The
@@ -500,11 +531,17 @@ impl Settings {
         if self.ocalls {
             return Ok((observers.watch(HostCopyStore::new(len)?, audit), None));
         }
+        if let Some(export) = &self.export {
+            let in_export = self.len_in_file(len);
+            let block_len = if self.scheme.is_tree() { 1 } else { PAGE_LEN };
+            let store = NbdStore::connect(export, in_export, block_len)?;
+            return Ok((observers.watch(SplitStore::new(store, len)?, audit), None));
+        }
         let Some(path) = &self.backing else {
             return Ok((observers.watch(SharedMemory::unnamed(len)?, audit), None));
         };
         let in_file = self.len_in_file(len);
-        let (store, file) = backing::open(path, in_file)?;
+        let (store, file) = backing::open(path, in_file, self.space())?;
         if in_file == len {
             return Ok((observers.watch(store, audit), Some(file)));
         }
@@ -514,11 +551,16 @@ impl Settings {
     /// Bytes of the store that lie in memory.
     pub fn store_len_in_memory(&self) -> Result<u64> {
         let len = self.store_len()?;
-        Ok(if self.backing.is_some() { len - self.len_in_file(len) } else { len })
+        Ok(if self.has_backing() { len - self.len_in_file(len) } else { len })
     }
 
-    /// Bytes of a store of `len` that lie in the backing file. Salts and tags of slots are few, and
-    /// stay in memory: a page then takes one access to the file, not two.
+    /// Whether pages go to a file or an export.
+    fn has_backing(&self) -> bool {
+        self.backing.is_some() || self.export.is_some()
+    }
+
+    /// Bytes of a store of `len` that lie in the backing file or export. Salts and tags of slots
+    /// are few, and stay in memory: a page then takes one access to the file, not two.
     fn len_in_file(&self, len: u64) -> u64 {
         if self.scheme.is_tree() { len } else { Slots::bodies_len(len) }
     }
@@ -598,6 +640,7 @@ mod tests {
             pages: 1000,
             scheme: Scheme::Plain,
             refresh: Refresh::new(1, 3).unwrap(),
+            growth: Growth::Pages,
             cipher: Cipher::Gcm,
             helpers: 3,
             cached: 4,
@@ -607,6 +650,7 @@ mod tests {
             lock: Lock::Strict,
             overflow: 7,
             backing: Some("/a=b c".into()),
+            export: Some(NbdAddress::parse("nbd+unix:///a%3d?socket=/b%0a").unwrap()),
             counters: Some("/d".into()),
             fault_limit: 9,
             ocalls: true,

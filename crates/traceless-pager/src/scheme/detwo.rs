@@ -1,17 +1,20 @@
 //! `DetWoORAM` for pages: which slots are written follows from the number of pages that left their
 //! frames, and not from which pages these were.
 //!
-//! A main area holds each page in a slot of its own; a holding area of N / K slots takes pages as
-//! they leave, one slot after the other. With each of them, the next K pages of the main area are
-//! written anew with their newest contents, so that all contents of a slot of the holding area have
-//! reached the main area before the slot is used again. Nothing here outlives the program, so it
-//! needs no slack and no recovery, unlike the volume's scheme of this name, which uses the same
-//! arithmetic.
+//! A main area holds each page in a slot of its own, its *place*; a holding area of N / K slots
+//! takes pages as they leave, one slot after the other. With each of them, the next K pages of the
+//! main area are written anew with their newest contents, so that all contents of a slot of the
+//! holding area have reached the main area before the slot is used again. Nothing here outlives the
+//! program, so it needs no slack and no recovery, unlike the volume's scheme of this name, which
+//! uses the same arithmetic. Areas that grow use the first slots of both areas, and have no more
+//! places than are needed; where the store is sparse it takes room for these alone.
 //!
 //! All methods take `&self`: refreshes may run on several threads, and after the page fault that
 //! they belong to, as long as they are done before the next page leaves.
 
 use super::PageScheme;
+use super::main_area::{Growth, MainArea, Schedule};
+use super::places::{Places, last_write};
 use crate::slots::{Buffer, Buffers, Cipher, Location, Salts, Slots};
 use crate::{PAGE_LEN, Page};
 use alloc::boxed::Box;
@@ -27,17 +30,24 @@ use traceless::error::{Error, Result};
 use traceless::rng::Salt;
 use traceless::seal::Secret;
 use traceless::store::{SlotLayout, Store};
-use traceless_block::detwo::{DetWoLocation, Passes, Refresh};
+use traceless_block::detwo::{DetWoLocation, Refresh};
 
 /// The areas, and where each page is. Shared by all threads or processes that refresh.
 pub struct Areas {
-    passes: Passes,
-    hold_slots: u64,
+    main: MainArea,
+    /// Which places pages have, where the main area grows; else each page has its own number's.
+    places: Option<Places>,
     slots: Slots,
-    /// The number of writes; for each page the number of its last write, counted from 1 (0 reads as
-    /// zeros); and the salt of the last write, 0 if a page was forgotten since.
+    /// The number of writes; the salt of the last write, 0 if a page was forgotten since; the
+    /// numbers of the schedule; and for each place the number of its last write, counted from 1 (0
+    /// reads as zeros).
     numbers: Box<dyn Numbers>,
+    /// Where the numbers of the places begin.
+    first_place: usize,
 }
+
+/// Where the numbers of the schedule begin.
+const FIRST_OF_SCHEDULE: usize = 2;
 
 /// Numbers in trusted memory: of this process, or shared with processes that it trusts.
 pub trait Numbers: Deref<Target = [AtomicU64]> + Send + Sync {}
@@ -58,41 +68,61 @@ impl Areas {
         key: &Secret,
         salts: Box<dyn Salts>,
     ) -> Result<Self> {
-        let len = Self::numbers_for(pages)?;
-        let numbers: Vec<AtomicU64> = (0..len).map(|_| AtomicU64::new(0)).collect();
-        Self::with_numbers(store, pages, refresh, cipher, key, salts, Box::new(numbers))
+        Self::growing(store, MainArea::whole(pages, refresh), cipher, key, salts)
     }
 
-    /// How many numbers [`Areas::with_numbers`] needs for so many pages.
-    pub fn numbers_for(pages: u64) -> Result<usize> {
-        let len = usize::try_from(pages).ok().and_then(|pages| pages.checked_add(2));
+    /// The same with a main area that may grow.
+    ///
+    /// # Errors
+    /// As of [`Areas::with_numbers`].
+    pub fn growing(
+        store: Arc<dyn Store>,
+        main: MainArea,
+        cipher: Cipher,
+        key: &Secret,
+        salts: Box<dyn Salts>,
+    ) -> Result<Self> {
+        let len = Self::numbers_for(main)?;
+        let numbers: Vec<AtomicU64> = (0..len).map(|_| AtomicU64::new(0)).collect();
+        Self::with_numbers(store, main, cipher, key, salts, Box::new(numbers))
+    }
+
+    /// How many numbers [`Areas::with_numbers`] needs.
+    ///
+    /// # Errors
+    /// More pages than there can be numbers.
+    pub fn numbers_for(main: MainArea) -> Result<usize> {
+        let pages = usize::try_from(main.pages).ok();
+        let len = pages.and_then(|pages| pages.checked_add(first_place(main)));
         len.ok_or(Error::Geometry("too many pages"))
     }
 
-    /// The same as [`Areas::new`], with the memory for the numbers, which must be zeros.
+    /// The same as [`Areas::growing`], with the memory for the numbers, which must be zeros.
+    ///
+    /// # Errors
+    /// A main area of fewer pages than are refreshed at once, or of more than 2^32 if it grows; a
+    /// store or numbers that are too small; or a cipher that this machine computes wrongly.
     pub fn with_numbers(
         store: Arc<dyn Store>,
-        pages: u64,
-        refresh: Refresh,
+        main: MainArea,
         cipher: Cipher,
         key: &Secret,
         salts: Box<dyn Salts>,
         numbers: Box<dyn Numbers>,
     ) -> Result<Self> {
+        let MainArea { pages, refresh, .. } = main;
         // With fewer, a page would be refreshed twice in one step.
         if pages < refresh.at_most(1) {
             return Err(Error::Geometry("fewer pages than are refreshed at once"));
         }
-        if numbers.len() != Self::numbers_for(pages)? {
+        if numbers.len() != Self::numbers_for(main)? {
             return Err(Error::Geometry("too few numbers for the pages"));
         }
-        let hold_slots = refresh.writes_for(pages);
-        Ok(Self {
-            passes: Passes { blocks: pages, refresh },
-            hold_slots,
-            slots: Slots::new(store, pages + hold_slots, cipher, key, salts)?,
-            numbers,
-        })
+        let places = main.grows().then(|| Places::new(pages)).transpose()?;
+        let slots = Slots::new(store, pages + refresh.writes_for(pages), cipher, key, salts)?;
+        let areas = Self { main, places, slots, numbers, first_place: first_place(main) };
+        areas.schedule().begin();
+        Ok(areas)
     }
 
     fn writes(&self) -> &AtomicU64 {
@@ -100,11 +130,24 @@ impl Areas {
     }
 
     fn salt(&self) -> &AtomicU64 {
-        &self.numbers[self.numbers.len() - 1]
+        &self.numbers[1]
     }
 
-    fn last(&self, page: u64) -> &AtomicU64 {
-        &self.numbers[page as usize + 1]
+    fn schedule(&self) -> Schedule<'_> {
+        Schedule::new(self.main, &self.numbers[FIRST_OF_SCHEDULE..self.first_place])
+    }
+
+    fn place_numbers(&self) -> &[AtomicU64] {
+        &self.numbers[self.first_place..]
+    }
+
+    fn number(&self, place: u64) -> &AtomicU64 {
+        &self.place_numbers()[place as usize]
+    }
+
+    /// The place of a page, if it has one.
+    fn place(&self, page: u64) -> Option<u64> {
+        self.places.as_ref().map_or(Some(page), |places| places.find(page))
     }
 
     /// The main and the holding area, each with its first byte: their slots are written in turn.
@@ -117,15 +160,22 @@ impl Areas {
 
     /// How many refreshes belong to the pages that have left so far.
     pub fn due(&self) -> u64 {
-        self.passes.after(self.writes().load(Relaxed))
+        self.schedule().due(self.writes().load(Relaxed))
+    }
+
+    /// The place that a refresh is of.
+    pub fn place_of(&self, refresh: u64) -> u64 {
+        self.schedule().place_of(refresh)
     }
 
     /// Puts the page in `frame` into the holding area. All refreshes that were due must be done.
     pub fn write(&self, page: u64, frame: &Page, buffer: &mut Buffer) -> Result {
         buffer.body().copy_from_slice(frame);
         let write = self.writes().load(Relaxed);
-        let salt = self.put(write, page, buffer)?;
-        self.last(page).store(write + 1, Relaxed);
+        let numbers = self.place_numbers();
+        let place = self.places.as_ref().map_or(page, |all| all.find_or_take(page, numbers));
+        let salt = self.put(write, place, buffer)?;
+        self.number(place).store(write + 1, Relaxed);
         self.finish_write(write, salt);
         Ok(())
     }
@@ -140,19 +190,27 @@ impl Areas {
     }
 
     /// Seals the buffer for the slot of this write.
-    fn put(&self, write: u64, page: u64, buffer: &mut Buffer) -> Result<Salt> {
-        let slot = self.passes.blocks + write % self.hold_slots;
-        self.slots.put(slot, page, hold_version(write), buffer)
+    fn put(&self, write: u64, place: u64, buffer: &mut Buffer) -> Result<Salt> {
+        self.slots.put(self.hold_slot(write), place, hold_version(write), buffer)
+    }
+
+    fn hold_slot(&self, write: u64) -> u64 {
+        self.main.pages + self.schedule().hold_slot(write)
     }
 
     fn finish_write(&self, write: u64, salt: Salt) {
         self.salt().store(salt.0, Relaxed);
         self.writes().store(write + 1, Relaxed);
+        let used = match (self.main.growth, &self.places) {
+            (Growth::Pages, Some(places)) => places.used(),
+            _ => write + 1,
+        };
+        self.schedule().end_write(write, used);
     }
 
-    /// A number that no page has.
+    /// A number that no place has.
     fn dummy(&self) -> u64 {
-        self.passes.blocks
+        self.main.pages
     }
 
     /// Does refresh number `refresh`, which is due.
@@ -165,13 +223,13 @@ impl Areas {
     /// and one to write; `count` is at most the room in `buffers`. Returns how many were done: not
     /// more than to the end of the main area.
     pub fn refresh_together(&self, first: u64, count: u64, buffers: &mut Buffers) -> Result<u64> {
-        let page = self.passes.block_of(first);
-        let count = count.min(self.passes.blocks - page);
+        let place = self.place_of(first);
+        let count = count.min(self.schedule().rest_of_pass(first));
         let locations: Vec<Location> =
-            (0..count).map(|nth| self.location(page + nth, first + nth)).collect();
-        self.slots.get_together(page, &locations, buffers)?;
+            (0..count).map(|nth| self.location(place + nth, first + nth)).collect();
+        self.slots.get_together(place, &locations, buffers)?;
         let versions = (main_version(first), main_version(1) - main_version(0));
-        self.slots.put_together(page, versions, self.refresh_salt(), count as usize, buffers)?;
+        self.slots.put_together(place, versions, self.refresh_salt(), count as usize, buffers)?;
         Ok(count)
     }
 
@@ -188,79 +246,105 @@ impl Areas {
     /// [`Areas::forget`] stores them in the opposite order: a refresh that finds the page forgotten
     /// finds no salt.
     pub fn prepare(&self, refresh: u64, buffer: &mut Buffer) -> Result {
-        let page = self.passes.block_of(refresh);
-        self.fetch(page, refresh, buffer)?;
+        let place = self.place_of(refresh);
+        self.fetch(place, refresh, buffer)?;
         let salt = self.refresh_salt();
-        self.slots.seal(page, page, main_version(refresh), salt, buffer).map(drop)
+        self.slots.seal(place, place, main_version(refresh), salt, buffer).map(drop)
     }
 
     /// Does the second part of a refresh, which writes the sealed page. It may be repeated until
     /// the page is refreshed again.
     pub fn publish(&self, refresh: u64, sealed: &[u8]) -> Result {
-        self.slots.write(self.passes.block_of(refresh), sealed)
+        self.slots.write(self.place_of(refresh), sealed)
     }
 
     /// Whether the store holds the page that this refresh sealed.
     pub fn is_published(&self, refresh: u64, buffer: &mut Buffer) -> bool {
-        let page = self.passes.block_of(refresh);
-        self.slots.get(page, page, main_version(refresh), buffer).is_ok()
+        let place = self.place_of(refresh);
+        self.slots.get(place, place, main_version(refresh), buffer).is_ok()
     }
 
     /// Reads a page into `frame`, when `refreshed` refreshes are done and no other is under way.
     pub fn read(&self, page: u64, refreshed: u64, frame: &mut Page, buffer: &mut Buffer) -> Result {
-        self.fetch(page, refreshed, buffer)?;
+        match self.place(page) {
+            Some(place) => self.fetch(place, refreshed, buffer)?,
+            None => buffer.body().fill(0),
+        }
         frame.copy_from_slice(buffer.body());
         Ok(())
     }
 
-    /// Reads the newest copy of a page.
-    fn fetch(&self, page: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
-        let Location { slot, version } = self.location(page, refreshed);
+    /// Reads the newest copy of a place's page.
+    fn fetch(&self, place: u64, refreshed: u64, buffer: &mut Buffer) -> Result {
+        let Location { slot, version } = self.location(place, refreshed);
         let Some(version) = version else {
             buffer.body().fill(0);
             return Ok(());
         };
-        self.slots.get(slot, page, version, buffer)
+        self.slots.get(slot, place, version, buffer)
     }
 
-    /// Where the newest copy of a page lies, when `refreshed` refreshes are done.
-    fn location(&self, page: u64, refreshed: u64) -> Location {
-        let newest = match self.last(page).load(Acquire) {
-            0 => DetWoLocation::Nowhere,
-            last => self.passes.locate(page, last, refreshed),
+    /// Where the newest copy of a place's page lies, when `refreshed` refreshes are done.
+    fn location(&self, place: u64, refreshed: u64) -> Location {
+        let newest = match last_write(self.number(place).load(Acquire)) {
+            None => DetWoLocation::Nowhere,
+            Some(write) => self.schedule().locate(place, write, refreshed),
         };
         match newest {
             DetWoLocation::Hold(write) => {
-                let slot = self.passes.blocks + write % self.hold_slots;
-                Location { slot, version: Some(hold_version(write)) }
+                Location { slot: self.hold_slot(write), version: Some(hold_version(write)) }
             }
             DetWoLocation::Main(refresh) => {
-                Location { slot: page, version: Some(main_version(refresh)) }
+                Location { slot: place, version: Some(main_version(refresh)) }
             }
-            DetWoLocation::Nowhere => Location { slot: page, version: None },
+            DetWoLocation::Nowhere => Location { slot: place, version: None },
         }
     }
 
     /// Whether the page was written since it was zeros last.
     pub fn holds(&self, page: u64) -> bool {
-        self.last(page).load(Relaxed) != 0
+        let number = |place| self.number(place).load(Relaxed);
+        self.place(page).is_some_and(|place| last_write(number(place)).is_some())
     }
 
     /// Makes the page zeros.
     pub fn forget(&self, page: u64) {
         self.salt().store(0, Relaxed);
-        self.last(page).store(0, Release);
+        match &self.places {
+            Some(places) => places.give(page, self.place_numbers()),
+            None => self.number(page).store(0, Release),
+        }
     }
 
     /// Number of pages.
     pub fn pages(&self) -> u64 {
-        self.passes.blocks
+        self.main.pages
+    }
+
+    /// Bytes of the store that were written so far, at most: the ones of places, and of the slots
+    /// of the holding area that belong to them.
+    pub fn used_len(&self) -> u64 {
+        Self::store_len(self.schedule().places(), self.main.refresh)
+    }
+
+    /// Bytes of trusted memory for a main area, without buffers.
+    ///
+    /// # Errors
+    /// As of [`Areas::numbers_for`].
+    pub fn memory_for(main: MainArea) -> Result<usize> {
+        let places = if main.grows() { Places::bytes_for(main.pages) } else { 0 };
+        Ok(Self::numbers_for(main)? * size_of::<AtomicU64>() + places)
     }
 
     /// Bytes of trusted memory, without buffers.
     pub fn trusted_bytes(&self) -> usize {
-        size_of_val(&self.numbers[..])
+        size_of_val(&self.numbers[..]) + self.places.as_ref().map_or(0, Places::bytes)
     }
+}
+
+/// Where the numbers of places begin.
+fn first_place(main: MainArea) -> usize {
+    FIRST_OF_SCHEDULE + main.schedule_words()
 }
 
 // One key seals both areas: even versions are the holding area's, odd ones the main area's.
@@ -294,7 +378,7 @@ impl DetWo {
     /// The same, with requests to the store for several refreshes together: for a store in which a
     /// request takes long, but not each byte. What is written is the same, in the same order.
     pub fn with_few_requests(areas: Areas) -> Self {
-        let count = areas.passes.refresh.at_most(1).min(TOGETHER_MAX);
+        let count = areas.main.refresh.at_most(1).min(TOGETHER_MAX);
         Self { together: Some(Buffers::new(count as usize)), ..Self::new(areas) }
     }
 

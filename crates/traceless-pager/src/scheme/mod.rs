@@ -37,7 +37,9 @@
 mod deferred;
 mod detwo;
 mod fused;
+mod main_area;
 mod opam;
+mod places;
 mod plain;
 mod refresh;
 #[cfg(all(test, feature = "std"))]
@@ -47,6 +49,7 @@ mod tree;
 pub use deferred::DeferredDetWo;
 pub use detwo::{Areas, DetWo, Numbers};
 pub use fused::{Exchange, FusedPath, FusedRing, FusedTree, PathExchange};
+pub use main_area::{Growth, MainArea};
 pub use opam::{Opam, OpamTree};
 pub use plain::Plain;
 pub use refresh::{Journal, NoJournal, PaddedLine, RefreshPool, RefreshQueue};

@@ -180,8 +180,8 @@ impl<Q: Borrow<RefreshQueue>> RefreshPool<Q> {
         if let errno @ 1.. = self.queue.borrow().errno.load(Relaxed) {
             return Error::Io(std::io::Error::from_raw_os_error(errno));
         }
-        let page = refresh % self.areas.pages();
-        Error::Tampered { place: Place { area: "pages", slot: page, block: Some(page) } }
+        let place = self.areas.place_of(refresh);
+        Error::Tampered { place: Place { area: "pages", slot: place, block: Some(place) } }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What every scheme must do, and what write-only schemes must not show.
 
+mod growth;
 mod trees;
 
 use super::{Areas, DeferredDetWo, DetWo, PageScheme, Plain};

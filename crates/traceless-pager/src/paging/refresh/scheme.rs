@@ -249,6 +249,7 @@ mod tests {
     use super::*;
     use crate::PAGE_LEN;
     use crate::paging::{SharedMemory, SharedNumbers};
+    use crate::scheme::MainArea;
     use crate::slots::Cipher;
     use core::sync::atomic::Ordering::SeqCst;
     use traceless::rng::{Rng, SeededRng, System};
@@ -271,16 +272,10 @@ mod tests {
     ) -> HelperDetWo {
         let refresh = Refresh::new(k, 1).unwrap();
         let (key, cipher) = (Secret::from_bytes([1; 32]), Cipher::default());
-        let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(32).unwrap()).unwrap());
-        let areas = Areas::with_numbers(
-            store.clone(),
-            32,
-            refresh,
-            cipher,
-            &key,
-            Box::new(System),
-            numbers,
-        );
+        let main = MainArea::whole(32, refresh);
+        let numbers = Box::new(SharedNumbers::zeros(Areas::numbers_for(main).unwrap()).unwrap());
+        let salts = Box::new(System);
+        let areas = Areas::with_numbers(store.clone(), main, cipher, &key, salts, numbers);
         HelperDetWo::new(areas.unwrap(), RefreshMode { eager, parallel, helpers, file: None })
             .unwrap()
     }

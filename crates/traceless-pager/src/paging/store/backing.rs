@@ -5,6 +5,7 @@
 //! mark of this module. The mark is written first, past the pages, so that a pager which is killed
 //! at any time leaves a file that is empty or has the mark. A lock keeps a second pager away.
 
+use super::nbd_address::NbdAddress;
 use crate::Page;
 use crate::paging::error::{Error, Result};
 use crate::paging::kernel::memory::check_len;
@@ -30,10 +31,19 @@ const MARK: &[u8; 32] = b"pages of traceless run, sealed\n\x01";
 const LOCK_TRIES: u32 = if cfg!(test) { 2 } else { 100 };
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
+/// When a backing file takes its space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Space {
+    /// At once, so that it does not run out later; where the file system cannot reserve it, zeros
+    /// are written.
+    Reserved,
+    /// As pages are written: the file has holes.
+    Sparse,
+}
+
 /// Opens `len` bytes of the file at `path`: creates it, or takes it over from a pager that has
-/// ended. Reserves the space at once, so that it does not run out later; where the file system
-/// cannot do that, writes zeros. Also returns the file's descriptor, which helpers need.
-pub fn open(path: &Path, len: u64) -> Result<(FileStore, RawFd)> {
+/// ended. Also returns the file's descriptor, which helpers need.
+pub fn open(path: &Path, len: u64, space: Space) -> Result<(FileStore, RawFd)> {
     let refused = |what, errno| Error::Backing { path: path.into(), what, errno };
     // `NONBLOCK`: opening a terminal or a pipe does not wait.
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
@@ -50,19 +60,21 @@ pub fn open(path: &Path, len: u64) -> Result<(FileStore, RawFd)> {
         }
         _ => refused("cannot be read", errno),
     })?;
-    reserve_space(&file, len, |file| fallocate(file, FallocateFlags::empty(), 0, len)).map_err(
-        |errno| {
-            // The space that was reserved so far is of no use.
-            let _ = ftruncate(&file, 0);
-            refused(
-                match errno {
-                    Errno::FBIG => "is longer than files may be (ulimit -f), or than it can have",
-                    _ => "has no room for all pages: make some, or take less --memory",
-                },
-                errno,
-            )
-        },
-    )?;
+    let reserve = |file: &OwnedFd| match space {
+        Space::Reserved => fallocate(file, FallocateFlags::empty(), 0, len),
+        Space::Sparse => Ok(()),
+    };
+    reserve_space(&file, len, reserve).map_err(|errno| {
+        // The space that was reserved so far is of no use.
+        let _ = ftruncate(&file, 0);
+        refused(
+            match errno {
+                Errno::FBIG => "is longer than files may be (ulimit -f), or than it can have",
+                _ => "has no room for all pages: make some, or take less --memory",
+            },
+            errno,
+        )
+    })?;
     let file = OwnFile::at_high_number(file).keep_open();
     let number = file.as_raw_fd();
     Ok((FileStore::new(File::from(file), len, Caching::Buffered), number))
@@ -145,23 +157,36 @@ fn write_zeros(file: &OwnedFd, len: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// A scheme over a backing file; its errors name the file.
+/// A scheme over a backing file or an export; its errors name it.
 pub struct BackedScheme {
     /// The scheme that does all the work.
     pub scheme: Box<dyn PageScheme>,
-    /// The backing file.
-    pub path: PathBuf,
+    /// The error after a failure.
+    pub failure: Box<dyn Fn(std::io::Error) -> Error + Send>,
 }
 
 impl BackedScheme {
-    fn with_path(&self, error: traceless::Error) -> traceless::Error {
+    /// A scheme with its pages in a file.
+    pub fn in_file(scheme: Box<dyn PageScheme>, path: PathBuf) -> Self {
+        let failure = move |cause| Error::BackingFailed { path: path.clone(), cause };
+        Self { scheme, failure: Box::new(failure) }
+    }
+
+    /// A scheme with its pages in an export.
+    pub fn in_export(scheme: Box<dyn PageScheme>, export: &NbdAddress) -> Self {
+        let address = export.to_string();
+        let failure = move |cause| Error::ExportFailed { address: address.clone(), cause };
+        Self { scheme, failure: Box::new(failure) }
+    }
+
+    fn with_name(&self, error: traceless::Error) -> traceless::Error {
         let cause = match error {
             traceless::Error::Io(cause) => cause,
             // A file that was cut also shows up as changed pages.
             changed @ traceless::Error::Tampered { .. } => std::io::Error::other(changed),
             other => return other,
         };
-        let failed = Error::BackingFailed { path: self.path.clone(), cause };
+        let failed = (self.failure)(cause);
         traceless::Error::Io(std::io::Error::other(failed))
     }
 }
@@ -177,7 +202,7 @@ impl PageScheme for BackedScheme {
         wanted: Option<u64>,
         frame: &mut Page,
     ) -> traceless::Result {
-        self.scheme.swap(out, wanted, frame).map_err(|e| self.with_path(e))
+        self.scheme.swap(out, wanted, frame).map_err(|e| self.with_name(e))
     }
 
     fn swap_with_dummies(
@@ -186,15 +211,15 @@ impl PageScheme for BackedScheme {
         wanted: Option<u64>,
         frame: &mut Page,
     ) -> traceless::Result {
-        self.scheme.swap_with_dummies(out, wanted, frame).map_err(|e| self.with_path(e))
+        self.scheme.swap_with_dummies(out, wanted, frame).map_err(|e| self.with_name(e))
     }
 
     fn settle(&mut self) -> traceless::Result {
-        self.scheme.settle().map_err(|e| self.with_path(e))
+        self.scheme.settle().map_err(|e| self.with_name(e))
     }
 
     fn look(&mut self, page: u64, into: &mut Page) -> traceless::Result {
-        self.scheme.look(page, into).map_err(|e| self.with_path(e))
+        self.scheme.look(page, into).map_err(|e| self.with_name(e))
     }
 
     fn holds(&self, page: u64) -> bool {
@@ -238,7 +263,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pages");
         let len = 3 * ZEROS_LEN as u64 + 5;
-        let (store, _) = open(&path, len).unwrap();
+        let (store, _) = open(&path, len, Space::Reserved).unwrap();
         store.write(&[Extent::new(len - 1, 1)], b"x").unwrap();
         assert!(store.read(&[Extent::new(len + MARK.len() as u64, 1)], &mut [0]).is_err());
         let is_reserved = |path: &Path| {
@@ -251,13 +276,16 @@ mod tests {
         assert!(is_reserved(&folder.path().join("zeros")));
         let full = reserve_space(&file, len, |_| Err(Errno::NOSPC));
         assert_eq!(full, Err(Errno::NOSPC));
+        drop(store);
+        let (_store, _) = open(&path, len, Space::Sparse).unwrap();
+        assert!(std::fs::metadata(&path).unwrap().blocks() * 512 < len, "the file has holes");
     }
 
     #[test]
     fn files_that_are_not_a_pagers_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pages");
-        let error_of = |path: &Path| open(path, 8192).err().unwrap().to_string();
+        let error_of = |path: &Path| open(path, 8192, Space::Reserved).err().unwrap().to_string();
         // Files shorter than the mark, and files as long as a pager's.
         let foreign = [
             vec![7; 1],
@@ -272,10 +300,10 @@ mod tests {
         }
         assert!(error_of(Path::new("/dev/null")).contains("regular file"));
         std::fs::write(&path, "").unwrap();
-        let opened = open(&path, 8192).unwrap();
+        let opened = open(&path, 8192, Space::Reserved).unwrap();
         assert!(error_of(&path).contains("in use"));
         drop(opened);
-        open(&path, 4096).unwrap();
+        open(&path, 4096, Space::Reserved).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096 + MARK.len() as u64);
     }
 
@@ -283,10 +311,10 @@ mod tests {
     fn a_truncated_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pages");
-        let (store, _) = open(&path, 8192).unwrap();
+        let (store, _) = open(&path, 8192, Space::Sparse).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
         assert!(store.read(&[Extent::new(0, 8192)], &mut [0; 8192]).is_err());
-        let nowhere = open(&folder.path().join("none/pages"), 8192).err().unwrap();
+        let nowhere = open(&folder.path().join("none/pages"), 8192, Space::Sparse).err().unwrap();
         assert!(nowhere.to_string().contains("none/pages: "), "{nowhere}");
     }
 }

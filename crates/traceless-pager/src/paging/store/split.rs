@@ -1,5 +1,5 @@
-//! A store of which the pages lie in a file, and what is small beside them in memory: the file is
-//! then accessed once for each page, and not twice, and by one system call for neighbours.
+//! A store of which the pages lie in a file or an export, and what is small beside them in memory:
+//! these are then accessed once for each page, and not twice, and neighbours by one request.
 
 use super::shared::SharedMemory;
 use crate::paging::error::Result;
@@ -11,110 +11,168 @@ use traceless::types::Extent;
 /// Parts that one system call reads or writes, at most.
 const RUN_MAX: usize = 16;
 
-/// A store with its first bytes in a file, and all further ones in memory. Nothing in it outlives
-/// the pager, so neither needs the other afterwards.
-pub struct SplitStore {
-    file: FileStore,
-    memory: SharedMemory,
+/// A store that reads and writes parts together, each at an offset, wherever their memory is.
+pub trait PartStore: Send + Sync {
+    /// Size in bytes.
+    fn len(&self) -> u64;
+
+    /// Fills all parts, or fails.
+    ///
+    /// # Errors
+    /// The store's.
+    fn read_parts(&self, parts: Vec<(u64, &mut [u8])>) -> Result<(), StoreError>;
+
+    /// Writes all parts. After an error any of them may have been written.
+    ///
+    /// # Errors
+    /// The store's.
+    fn write_parts(&self, parts: Vec<(u64, &[u8])>) -> Result<(), StoreError>;
+
+    /// Returns when all that was written is durable.
+    ///
+    /// # Errors
+    /// The store's.
+    fn sync(&self) -> Result<(), StoreError>;
+}
+
+/// Neighbours by one system call.
+impl PartStore for FileStore {
+    fn len(&self) -> u64 {
+        Store::len(self)
+    }
+
+    fn read_parts(&self, parts: Vec<(u64, &mut [u8])>) -> Result<(), StoreError> {
+        let (mut run, mut end) = (Vec::new(), 0);
+        for (at, part) in parts {
+            if at != end || run.len() == RUN_MAX {
+                read_run(self, end, &mut run)?;
+            }
+            end = at + part.len() as u64;
+            run.push(IoSliceMut::new(part));
+        }
+        read_run(self, end, &mut run)
+    }
+
+    fn write_parts(&self, parts: Vec<(u64, &[u8])>) -> Result<(), StoreError> {
+        let (mut run, mut end) = (Vec::new(), 0);
+        for (at, part) in parts {
+            if at != end || run.len() == RUN_MAX {
+                write_run(self, end, &mut run)?;
+            }
+            end = at + part.len() as u64;
+            run.push(IoSlice::new(part));
+        }
+        write_run(self, end, &mut run)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        Store::sync(self)
+    }
+}
+
+/// Reads the parts of the file that lie one behind the other up to `end`, by one system call.
+fn read_run(file: &FileStore, end: u64, run: &mut Vec<IoSliceMut>) -> Result<(), StoreError> {
+    let len: usize = run.iter().map(|part| part.len()).sum();
+    let mut at = end - len as u64;
+    if run.len() > 1 && rustix::io::preadv(file.file(), run, at) == Ok(len) {
+        run.clear();
+    }
+    // A single part, or a call that was cut short or failed: each part alone, with an error.
+    for mut part in run.drain(..) {
+        file.read(&[Extent::new(at, part.len())], &mut part)?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// The same for writing.
+fn write_run(file: &FileStore, end: u64, run: &mut Vec<IoSlice>) -> Result<(), StoreError> {
+    let len: usize = run.iter().map(|part| part.len()).sum();
+    let mut at = end - len as u64;
+    if run.len() > 1 && rustix::io::pwritev(file.file(), run, at) == Ok(len) {
+        run.clear();
+    }
+    for part in run.drain(..) {
+        file.write(&[Extent::new(at, part.len())], &part)?;
+        at += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// A store with its first bytes in another store, and all further ones in memory. Nothing in it
+/// outlives the pager, so neither needs the other afterwards.
+pub struct SplitStore<S> {
+    first: S,
+    memory: Option<SharedMemory>,
     /// The first byte that lies in memory.
     border: u64,
 }
 
-impl SplitStore {
-    /// A store of `len` bytes, as many as the file has of them in the file.
-    pub fn new(file: FileStore, len: u64) -> Result<Self> {
-        let border = file.len();
-        Ok(Self { file, memory: SharedMemory::unnamed(len.saturating_sub(border))?, border })
+impl<S: PartStore> SplitStore<S> {
+    /// A store of `len` bytes, as many as `first` has of them there.
+    ///
+    /// # Errors
+    /// The kernel's refusal of memory.
+    pub fn new(first: S, len: u64) -> Result<Self> {
+        let border = first.len();
+        let rest = len.saturating_sub(border);
+        let memory = if rest > 0 { Some(SharedMemory::unnamed(rest)?) } else { None };
+        Ok(Self { first, memory, border })
     }
 
-    /// Reads the parts of the file that lie one behind the other up to `end`, by one system call.
-    fn read_run(&self, end: u64, run: &mut Vec<IoSliceMut>) -> Result<(), StoreError> {
-        let len: usize = run.iter().map(|part| part.len()).sum();
-        let mut at = end - len as u64;
-        if run.len() > 1 && rustix::io::preadv(self.file.file(), run, at) == Ok(len) {
-            run.clear();
+    /// The lengths of an extent in the first store and in memory, and where it begins there.
+    fn parts(&self, extent: Extent) -> Result<(usize, Extent), StoreError> {
+        let end = extent.at.checked_add(extent.len as u64);
+        if end.is_none_or(|end| end > self.len()) {
+            return Err(StoreError::Store("out of range"));
         }
-        // A single part, or a call that was cut short or failed: each part alone, with an error.
-        for mut part in run.drain(..) {
-            self.file.read(&[Extent::new(at, part.len())], &mut part)?;
-            at += part.len() as u64;
-        }
-        Ok(())
-    }
-
-    /// The same for writing.
-    fn write_run(&self, end: u64, run: &mut Vec<IoSlice>) -> Result<(), StoreError> {
-        let len: usize = run.iter().map(|part| part.len()).sum();
-        let mut at = end - len as u64;
-        if run.len() > 1 && rustix::io::pwritev(self.file.file(), run, at) == Ok(len) {
-            run.clear();
-        }
-        for part in run.drain(..) {
-            self.file.write(&[Extent::new(at, part.len())], &part)?;
-            at += part.len() as u64;
-        }
-        Ok(())
-    }
-
-    /// The parts of an extent: in the file, and in memory.
-    fn parts(&self, extent: Extent) -> (Extent, Extent) {
-        let in_file = self.border.saturating_sub(extent.at).min(extent.len as u64) as usize;
+        let in_first = self.border.saturating_sub(extent.at).min(extent.len as u64) as usize;
         let rest = extent.at.max(self.border) - self.border;
-        (Extent::new(extent.at, in_file), Extent::new(rest, extent.len - in_file))
+        Ok((in_first, Extent::new(rest, extent.len - in_first)))
     }
 }
 
-impl Store for SplitStore {
+impl<S: PartStore> Store for SplitStore<S> {
     fn len(&self) -> u64 {
-        self.border + self.memory.len()
-    }
-
-    fn unit(&self) -> usize {
-        self.file.unit()
+        self.border + self.memory.as_ref().map_or(0, Store::len)
     }
 
     fn read(&self, extents: &[Extent], into: &mut [u8]) -> Result<(), StoreError> {
-        let (mut rest, mut run, mut end) = (into, Vec::new(), 0);
+        let (mut rest, mut parts) = (into, Vec::with_capacity(extents.len()));
         for &extent in extents {
-            let (in_file, in_memory) = self.parts(extent);
-            let (of_file, next) = rest.split_at_mut(in_file.len);
+            let (in_first, in_memory) = self.parts(extent)?;
+            let (of_first, next) = rest.split_at_mut(in_first);
             let (of_memory, next) = next.split_at_mut(in_memory.len);
-            self.memory.read(&[in_memory], of_memory)?;
+            if let Some(memory) = self.memory.as_ref().filter(|_| in_memory.len > 0) {
+                memory.read(&[in_memory], of_memory)?;
+            }
+            if in_first > 0 {
+                parts.push((extent.at, of_first));
+            }
             rest = next;
-            if in_file.len == 0 {
-                continue;
-            }
-            if in_file.at != end || run.len() == RUN_MAX {
-                self.read_run(end, &mut run)?;
-            }
-            end = in_file.end();
-            run.push(IoSliceMut::new(of_file));
         }
-        self.read_run(end, &mut run)
+        self.first.read_parts(parts)
     }
 
     fn write(&self, extents: &[Extent], from: &[u8]) -> Result<(), StoreError> {
-        let (mut rest, mut run, mut end) = (from, Vec::new(), 0);
+        let (mut rest, mut parts) = (from, Vec::with_capacity(extents.len()));
         for &extent in extents {
-            let (in_file, in_memory) = self.parts(extent);
-            let (of_file, next) = rest.split_at(in_file.len);
+            let (in_first, in_memory) = self.parts(extent)?;
+            let (of_first, next) = rest.split_at(in_first);
             let (of_memory, next) = next.split_at(in_memory.len);
-            self.memory.write(&[in_memory], of_memory)?;
+            if let Some(memory) = self.memory.as_ref().filter(|_| in_memory.len > 0) {
+                memory.write(&[in_memory], of_memory)?;
+            }
+            if in_first > 0 {
+                parts.push((extent.at, of_first));
+            }
             rest = next;
-            if in_file.len == 0 {
-                continue;
-            }
-            if in_file.at != end || run.len() == RUN_MAX {
-                self.write_run(end, &mut run)?;
-            }
-            end = in_file.end();
-            run.push(IoSlice::new(of_file));
         }
-        self.write_run(end, &mut run)
+        self.first.write_parts(parts)
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        self.file.sync()
+        self.first.sync()
     }
 }
 

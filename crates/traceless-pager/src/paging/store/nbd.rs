@@ -1,0 +1,502 @@
+//! A store on a network block device (NBD): pages go to a server by its protocol, in the program or
+//! the process that pages, without a device of the kernel.
+//!
+//! Several parts are requested at once. A connection that is lost is made again for a while, and
+//! what had no reply is requested again: it is the same request, so the server learns nothing from
+//! it. What a server loses is found when a page is opened.
+
+use super::nbd_address::{NbdAddress, NbdPlace};
+use super::split::PartStore;
+use crate::paging::error::{Error, Result};
+use crate::paging::kernel::own_files::OwnFile;
+use rustix::fd::OwnedFd;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use traceless::clock::{Clock, Monotonic};
+use traceless::error::Error as StoreError;
+
+/// How long a server may be silent before the connection counts as lost.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long a lost connection is tried to be made again.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Requests without a reply, at most: their headers fit into the buffers of a connection, so
+/// neither side waits for the other to read.
+const IN_FLIGHT: usize = 16;
+/// Bytes of a request, at most.
+const PART_MAX: usize = 1 << 20;
+
+const MAGIC: u64 = 0x4e42_444d_4147_4943;
+const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+const REQUEST_MAGIC: u32 = 0x2560_9513;
+const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+
+const FIXED_NEWSTYLE: u16 = 1;
+const NO_ZEROES: u16 = 2;
+const OPT_GO: u32 = 7;
+const REP_ACK: u32 = 1;
+const REP_INFO: u32 = 3;
+const REP_ERR: u32 = 1 << 31;
+const INFO_EXPORT: u16 = 0;
+const INFO_BLOCK_SIZE: u16 = 3;
+/// Bytes of a reply to an option, at most: names and texts.
+const REPLY_MAX: u32 = 1 << 16;
+const READ_ONLY: u16 = 1 << 1;
+const SEND_FLUSH: u16 = 1 << 2;
+
+const CMD_READ: u16 = 0;
+const CMD_WRITE: u16 = 1;
+const CMD_FLUSH: u16 = 3;
+
+/// The first bytes of an export.
+pub struct NbdStore {
+    address: NbdAddress,
+    len: u64,
+    connection: Mutex<Option<NbdConnection>>,
+    clock: Monotonic,
+}
+
+/// What a server says of an export.
+#[derive(Clone, Copy)]
+struct Export {
+    len: u64,
+    flags: u16,
+    /// Offsets and lengths of requests are multiples of so many bytes.
+    block_len: u32,
+}
+
+/// A connection to a server, with an export that it serves.
+struct NbdConnection {
+    stream: OwnFile,
+    export: Export,
+}
+
+/// A request, by the memory of its bytes.
+enum RequestBytes<'a> {
+    Into(&'a mut [u8]),
+    From(&'a [u8]),
+    Nothing,
+}
+
+struct Request<'a> {
+    at: u64,
+    memory: RequestBytes<'a>,
+    is_done: bool,
+}
+
+impl NbdStore {
+    /// Connects to an export that is at least `len` bytes long, with blocks of at most
+    /// `block_len` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Export`] with the reason.
+    pub fn connect(address: &NbdAddress, len: u64, block_len: usize) -> Result<Self> {
+        let refused = |what: String| Error::Export { address: address.to_string(), what };
+        let connection = NbdConnection::open(address).map_err(|e| refused(e.to_string()))?;
+        let Export { len: found, flags, block_len: blocks } = connection.export;
+        if flags & READ_ONLY != 0 {
+            return Err(refused("it is for reading alone".to_owned()));
+        }
+        if found < len {
+            return Err(refused(format!(
+                "it has {found} bytes, and pages take {len}: take a longer one, or less --memory"
+            )));
+        }
+        if !block_len.is_multiple_of(blocks as usize) {
+            return Err(refused(format!(
+                "its blocks of {blocks} bytes are too large: this scheme takes {block_len}"
+            )));
+        }
+        let connection = Mutex::new(Some(connection));
+        Ok(Self { address: address.clone(), len, connection, clock: Monotonic::start() })
+    }
+
+    /// Makes all requests, on a new connection where one is lost.
+    fn make(&self, requests: &mut [Request]) -> Result<(), StoreError> {
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = self.clock.now();
+        loop {
+            let result = match &mut *connection {
+                Some(connection) => connection.make(requests),
+                None => Err(ErrorKind::NotConnected.into()),
+            };
+            let Err(error) = result else { return Ok(()) };
+            let had_one = connection.take().is_some();
+            // A server that replies with an error would do so again.
+            let is_final = error.kind() == ErrorKind::Other;
+            if is_final || self.clock.now() - begun > PATIENCE.as_nanos() as u64 {
+                return Err(error.into());
+            }
+            if !had_one {
+                std::thread::sleep(PAUSE);
+            }
+            let fits = |found: &NbdConnection| found.export.len >= self.len;
+            *connection = NbdConnection::open(&self.address).ok().filter(fits);
+        }
+    }
+}
+
+impl PartStore for NbdStore {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_parts(&self, parts: Vec<(u64, &mut [u8])>) -> Result<(), StoreError> {
+        let mut requests = vec![];
+        for (at, part) in parts {
+            for (nth, piece) in (0..).zip(part.chunks_mut(PART_MAX)) {
+                requests.push(Request::new(at + nth * PART_MAX as u64, RequestBytes::Into(piece)));
+            }
+        }
+        self.make(&mut requests)
+    }
+
+    fn write_parts(&self, parts: Vec<(u64, &[u8])>) -> Result<(), StoreError> {
+        let mut requests = vec![];
+        for (at, part) in parts {
+            for (nth, piece) in (0..).zip(part.chunks(PART_MAX)) {
+                requests.push(Request::new(at + nth * PART_MAX as u64, RequestBytes::From(piece)));
+            }
+        }
+        self.make(&mut requests)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.make(&mut [Request::new(0, RequestBytes::Nothing)])
+    }
+}
+
+impl<'a> Request<'a> {
+    fn new(at: u64, memory: RequestBytes<'a>) -> Self {
+        Self { at, memory, is_done: false }
+    }
+
+    fn header(&self, cookie: u64) -> [u8; 28] {
+        let (command, len) = match &self.memory {
+            RequestBytes::Into(into) => (CMD_READ, into.len()),
+            RequestBytes::From(from) => (CMD_WRITE, from.len()),
+            RequestBytes::Nothing => (CMD_FLUSH, 0),
+        };
+        let mut header = [0; 28];
+        header[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
+        header[6..8].copy_from_slice(&command.to_be_bytes());
+        header[8..16].copy_from_slice(&cookie.to_be_bytes());
+        header[16..24].copy_from_slice(&self.at.to_be_bytes());
+        header[24..].copy_from_slice(&(len as u32).to_be_bytes());
+        header
+    }
+}
+
+impl NbdConnection {
+    fn open(address: &NbdAddress) -> io::Result<Self> {
+        let stream: OwnedFd = match &address.place {
+            NbdPlace::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, SILENCE)?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(SILENCE))?;
+                stream.set_write_timeout(Some(SILENCE))?;
+                stream.into()
+            }
+            NbdPlace::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(SILENCE))?;
+                stream.set_write_timeout(Some(SILENCE))?;
+                stream.into()
+            }
+        };
+        let export = Export { len: 0, flags: 0, block_len: 1 };
+        let mut connection = Self { stream: OwnFile::at_high_number(stream), export };
+        connection.negotiate(&address.export)?;
+        Ok(connection)
+    }
+
+    /// The server's greeting, and the choice of an export.
+    fn negotiate(&mut self, export: &str) -> io::Result<()> {
+        let greeting: [u8; 18] = self.receive()?;
+        let (magics, flags) = greeting.split_at(16);
+        let flags = u16::from_be_bytes([flags[0], flags[1]]);
+        if magics != [MAGIC.to_be_bytes(), OPTION_MAGIC.to_be_bytes()].concat() {
+            return Err(io::Error::other("it is no NBD server"));
+        }
+        if flags & FIXED_NEWSTYLE == 0 {
+            return Err(io::Error::other("it does not speak today's NBD (fixed newstyle)"));
+        }
+        let answer = u32::from(flags & (FIXED_NEWSTYLE | NO_ZEROES));
+        let mut option = answer.to_be_bytes().to_vec();
+        option.extend(OPTION_MAGIC.to_be_bytes());
+        option.extend(OPT_GO.to_be_bytes());
+        // The length of the name, the name, and one request for information.
+        option.extend((4 + export.len() as u32 + 4).to_be_bytes());
+        option.extend((export.len() as u32).to_be_bytes());
+        option.extend(export.as_bytes());
+        option.extend(1_u16.to_be_bytes());
+        option.extend(INFO_BLOCK_SIZE.to_be_bytes());
+        self.send(&option)?;
+        while !self.follow_reply()? {}
+        Ok(())
+    }
+
+    /// Reads a reply to the choice of an export. Returns whether it is the last one.
+    fn follow_reply(&mut self) -> io::Result<bool> {
+        let head: [u8; 20] = self.receive()?;
+        let word = |at| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (kind, len) = (word(12), word(16));
+        if head[..8] != REPLY_MAGIC.to_be_bytes() || word(8) != OPT_GO || len > REPLY_MAX {
+            return Err(io::Error::other("the server's reply cannot be understood"));
+        }
+        let mut data = vec![0; len as usize];
+        self.receive_into(&mut data)?;
+        match kind {
+            REP_ACK => return Ok(true),
+            REP_INFO => self.export.note(&data),
+            kind if kind & REP_ERR != 0 => {
+                let text = String::from_utf8_lossy(&data);
+                let why = if text.is_empty() { "without a reason" } else { &*text };
+                return Err(io::Error::other(format!("the server refuses the export: {why}")));
+            }
+            // Other information.
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// Makes the requests that are not done. Replies may come in any order.
+    fn make(&mut self, requests: &mut [Request]) -> io::Result<()> {
+        if matches!(requests, [Request { memory: RequestBytes::Nothing, .. }])
+            && self.export.flags & SEND_FLUSH == 0
+        {
+            return Ok(());
+        }
+        let mut waiting = 0;
+        for nth in 0..requests.len() {
+            if requests[nth].is_done {
+                continue;
+            }
+            if waiting == IN_FLIGHT {
+                self.follow(requests)?;
+                waiting -= 1;
+            }
+            self.request(nth as u64, &requests[nth])?;
+            waiting += 1;
+        }
+        for _ in 0..waiting {
+            self.follow(requests)?;
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, cookie: u64, request: &Request) -> io::Result<()> {
+        let header = request.header(cookie);
+        let RequestBytes::From(from) = request.memory else { return self.send(&header) };
+        // One segment of the network for both.
+        self.send(&[&header, from].concat())
+    }
+
+    /// Reads a reply to one of the requests.
+    fn follow(&mut self, requests: &mut [Request]) -> io::Result<()> {
+        let head: [u8; 16] = self.receive()?;
+        let error = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+        let cookie = u64::from_be_bytes(head[8..].try_into().expect("eight bytes"));
+        let request = usize::try_from(cookie).ok().and_then(|nth| requests.get_mut(nth));
+        let request = request.filter(|request| !request.is_done);
+        let is_reply = head[..4] == SIMPLE_REPLY_MAGIC.to_be_bytes();
+        let Some(request) = request.filter(|_| is_reply) else {
+            return Err(ErrorKind::InvalidData.into());
+        };
+        if error != 0 {
+            let cause = io::Error::from_raw_os_error(error.cast_signed());
+            return Err(io::Error::other(format!("the server reports: {cause}")));
+        }
+        if let RequestBytes::Into(into) = &mut request.memory {
+            self.receive_into(into)?;
+        }
+        request.is_done = true;
+        Ok(())
+    }
+
+    fn receive<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let mut bytes = [0; N];
+        self.receive_into(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn receive_into(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.read_exact(bytes)
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+}
+
+impl Export {
+    /// Takes what a reply says.
+    fn note(&mut self, info: &[u8]) {
+        match info.split_first_chunk::<2>().map(|(kind, rest)| (u16::from_be_bytes(*kind), rest)) {
+            Some((INFO_EXPORT, &[a, b, c, d, e, f, g, h, i, j])) => {
+                self.len = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+                self.flags = u16::from_be_bytes([i, j]);
+            }
+            Some((INFO_BLOCK_SIZE, &[a, b, c, d, ..])) => {
+                self.block_len = u32::from_be_bytes([a, b, c, d]).max(1);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Without signals of a closed connection (`SIGPIPE`), which would be the program's.
+impl Write for NbdConnection {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::net::send(&self.stream, bytes, rustix::net::SendFlags::NOSIGNAL)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for NbdConnection {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.stream, into)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paging::store::split::SplitStore;
+    use std::fs::File;
+    use std::path::{Path, PathBuf};
+    use std::process::{Child, Command};
+    use traceless::store::Store;
+    use traceless::types::Extent;
+
+    const LEN: u64 = 4 << 20;
+
+    /// A server of a file, by qemu-nbd.
+    struct Server {
+        folder: tempfile::TempDir,
+        process: Child,
+    }
+
+    impl Server {
+        fn start(options: &[&str]) -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            File::create(folder.path().join("disk")).unwrap().set_len(LEN).unwrap();
+            let process = Self::process(folder.path(), options);
+            Self { folder, process }
+        }
+
+        fn process(folder: &Path, options: &[&str]) -> Child {
+            let mut command = Command::new("qemu-nbd");
+            command.args(["--persistent", "--shared=4", "--format=raw", "--socket"]);
+            let socket = folder.join("socket");
+            let process = command.arg(&socket).args(options).arg(folder.join("disk")).spawn();
+            let process = process.expect("qemu-nbd is there: apt-get install qemu-utils");
+            while UnixStream::connect(&socket).is_err() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            process
+        }
+
+        fn address(&self, export: &str) -> NbdAddress {
+            let place = NbdPlace::Unix(self.folder.path().join("socket"));
+            NbdAddress { place, export: export.to_owned() }
+        }
+
+        fn disk(&self) -> PathBuf {
+            self.folder.path().join("disk")
+        }
+
+        fn stop(&mut self) {
+            self.process.kill().unwrap();
+            self.process.wait().unwrap();
+            // A killed server leaves it.
+            let _ = std::fs::remove_file(self.folder.path().join("socket"));
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            self.stop();
+        }
+    }
+
+    fn pattern(len: usize) -> Vec<u8> {
+        (0..len).map(|nth| (nth % 251) as u8).collect()
+    }
+
+    #[test]
+    fn parts_come_back_from_a_server_and_lie_where_they_were_written() {
+        let server = Server::start(&[]);
+        let store = NbdStore::connect(&server.address(""), LEN, 4096).unwrap();
+        let bytes = pattern(3 << 20);
+        // A part longer than a request, and more parts than may be in flight, backwards.
+        let (long, short) = bytes.split_at(2 << 20);
+        let pieces = short.chunks(16 << 10).rev();
+        let parts = pieces
+            .clone()
+            .zip((0..64).rev())
+            .map(|(piece, nth)| ((2 << 20) + nth * (16 << 10), piece));
+        store.write_parts([(0, long)].into_iter().chain(parts).collect()).unwrap();
+        store.sync().unwrap();
+        assert!(std::fs::read(server.disk()).unwrap()[..bytes.len()] == bytes);
+        let mut back = vec![0; bytes.len()];
+        let pieces = back.chunks_mut(40_960);
+        store.read_parts((0..).map(|nth| nth * 40_960).zip(pieces).collect()).unwrap();
+        assert!(back == bytes);
+        // Past the end: the server's error, and then a new connection.
+        assert!(store.read_parts(vec![(LEN, &mut [0])]).is_err());
+        store.read_parts(vec![(1, &mut back[..9])]).unwrap();
+        assert_eq!(back[..9], bytes[1..10]);
+    }
+
+    #[test]
+    fn what_a_lost_connection_did_not_answer_is_requested_again() {
+        let mut server = Server::start(&[]);
+        let store = NbdStore::connect(&server.address(""), LEN, 4096).unwrap();
+        let store = SplitStore::new(store, LEN + 100).unwrap();
+        let bytes = pattern(1 << 20);
+        store.write(&[Extent::new(LEN - (1 << 20) + 50, 1 << 20)], &bytes).unwrap();
+        server.stop();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut back = vec![0; bytes.len()];
+                store.read(&[Extent::new(LEN - (1 << 20) + 50, 1 << 20)], &mut back).unwrap();
+                back
+            });
+            std::thread::sleep(Duration::from_millis(700));
+            server.process = Server::process(server.folder.path(), &[]);
+            assert!(reader.join().unwrap() == bytes);
+        });
+    }
+
+    #[test]
+    fn exports_that_cannot_be_used_are_refused_with_a_reason() {
+        let refused = |address: &NbdAddress, len, block_len| {
+            NbdStore::connect(address, len, block_len).err().unwrap().to_string()
+        };
+        let server = Server::start(&["--export-name=a b"]);
+        NbdStore::connect(&server.address("a b"), LEN, 1).unwrap();
+        let wrong = refused(&server.address("c"), LEN, 1);
+        assert!(
+            wrong.contains("the server refuses the export") && wrong.contains("/c?"),
+            "{wrong}"
+        );
+        let short = refused(&server.address("a b"), LEN + 1, 1);
+        assert!(short.contains("or less --memory"), "{short}");
+        let reading = Server::start(&["--read-only"]);
+        let wrong = refused(&reading.address(""), LEN, 1);
+        assert!(wrong.contains("for reading alone"), "{wrong}");
+        let address = reading.address("");
+        drop(reading);
+        assert!(refused(&address, LEN, 1).contains("nbd+unix:///?socket="));
+    }
+}
