@@ -2,14 +2,15 @@
 
 use crate::failure::{Failure, Result};
 use pyo3::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 
 /// A value that one thread at a time uses, without the lock of the interpreter.
 pub struct Handle<T: Send> {
     value: Mutex<Option<T>>,
-    /// The thread that uses the value.
-    user: Mutex<Option<ThreadId>>,
+    /// The thread that uses the value, by [`this_thread`]; 0 is none. A thread reads its own number
+    /// here only if it has stored it.
+    user: AtomicUsize,
     /// The name of the value in messages.
     name: &'static str,
 }
@@ -17,7 +18,7 @@ pub struct Handle<T: Send> {
 impl<T: Send> Handle<T> {
     /// A handle of a value, which messages call `name`.
     pub fn new(name: &'static str, value: T) -> Self {
-        Self { value: Mutex::new(Some(value)), user: Mutex::new(None), name }
+        Self { value: Mutex::new(Some(value)), user: AtomicUsize::new(0), name }
     }
 
     /// Works with the value. Other threads of Python run meanwhile.
@@ -60,7 +61,7 @@ impl<T: Send> Handle<T> {
 
     /// A function of the caller that runs within an access would wait for its own end.
     fn refuse_reentry(&self) -> Result {
-        if *held(&self.user) == Some(thread::current().id()) {
+        if self.user.load(Relaxed) == this_thread() {
             let name = self.name;
             return Err(Failure::usage(format!("a function of `update` may not use its {name}")));
         }
@@ -68,19 +69,25 @@ impl<T: Send> Handle<T> {
     }
 }
 
+/// A number that no other running thread has: the address of a byte of its own.
+fn this_thread() -> usize {
+    thread_local!(static BYTE: u8 = const { 0 });
+    BYTE.with(|byte| core::ptr::from_ref(byte).addr())
+}
+
 /// The mark of the thread that uses a value, as long as it does.
-struct UseMark<'a>(&'a Mutex<Option<ThreadId>>);
+struct UseMark<'a>(&'a AtomicUsize);
 
 impl<'a> UseMark<'a> {
-    fn new(user: &'a Mutex<Option<ThreadId>>) -> Self {
-        *held(user) = Some(thread::current().id());
+    fn new(user: &'a AtomicUsize) -> Self {
+        user.store(this_thread(), Relaxed);
         Self(user)
     }
 }
 
 impl Drop for UseMark<'_> {
     fn drop(&mut self) {
-        *held(self.0) = None;
+        self.0.store(0, Relaxed);
     }
 }
 

@@ -1,12 +1,14 @@
 """Measures the package: for each line `NAME COUNT` the nanoseconds of one operation."""
 
+import itertools
 import sys
 import time
 
 import numpy
 import traceless
 
-BLOCKS, BLOCK_LEN, BATCH, ENTRIES = 4096, 4096, 1000, 1000
+BLOCKS, BLOCK_LEN, BATCH = 4096, 4096, 1000
+FEW_BLOCKS, FEW_ENTRIES = 4, 8
 
 
 def key(nth):
@@ -15,7 +17,7 @@ def key(nth):
 
 def read(count):
     for nth in range(count):
-        array.read(nth * 1237 % BLOCKS)
+        few.read(nth % FEW_BLOCKS)
 
 
 def read_many(count):
@@ -24,18 +26,19 @@ def read_many(count):
 
 
 def get(count):
-    for nth in range(count):
-        entries.get(keys[nth % ENTRIES])
+    for key in itertools.islice(itertools.cycle(keys), count):
+        entries.get(key)
 
 
-array = traceless.Array(BLOCKS, BLOCK_LEN)
-for nth in range(BLOCKS):
-    array.write(nth, bytes([nth % 256]) * BLOCK_LEN)
+few, array = traceless.Array(FEW_BLOCKS, BLOCK_LEN), traceless.Array(BLOCKS, BLOCK_LEN)
+for written in few, array:
+    for nth in range(len(written)):
+        written.write(nth, bytes([nth % 256]) * BLOCK_LEN)
 batch = numpy.arange(BATCH, dtype=numpy.uint64) * 1237 % BLOCKS
 buffer = bytearray(BATCH * BLOCK_LEN)
-keys = [key(nth) for nth in range(ENTRIES)]
-entries = traceless.Map(ENTRIES, key_len=16, value_len=8)
-for nth in range(ENTRIES):
+keys = [key(nth) for nth in range(FEW_ENTRIES)]
+entries = traceless.Map(FEW_ENTRIES, key_len=16, value_len=8)
+for nth in range(FEW_ENTRIES):
     entries.insert(keys[nth], b"value")
 
 operations = {"read": read, "read-many": read_many, "get": get}

@@ -22,7 +22,10 @@ const SWEEPS: u64 = 3;
 const BLOCKS: u64 = 4096;
 const BLOCK_LEN: usize = 4096;
 const BATCH: u64 = 1000;
-const ENTRIES: u64 = 1000;
+/// Of what single calls are of: what the library does in them is then not most of the time, and
+/// what Python adds does not depend on the size.
+const FEW_BLOCKS: u64 = 4;
+const FEW_ENTRIES: u64 = 8;
 /// Spreads addresses.
 const STEP: u64 = 1237;
 
@@ -125,6 +128,7 @@ impl Drop for PythonProcess {
 /// The same array and map in Rust.
 struct Library {
     clock: Monotonic,
+    few: Array,
     array: Array,
     batch: Vec<u64>,
     buffer: Vec<u8>,
@@ -134,20 +138,17 @@ struct Library {
 
 impl Library {
     fn new() -> Result<Self, Failure> {
-        let built = Array::builder().blocks(BLOCKS).block_len(BLOCK_LEN).build();
-        let mut array = built.map_err(failed)?;
-        for nth in 0..BLOCKS {
-            array.write(nth, &[nth as u8; BLOCK_LEN]).map_err(failed)?;
-        }
-        let built = Map::builder().capacity(ENTRIES).key_len(16).value_len(8).build();
+        let [few, array] = [FEW_BLOCKS, BLOCKS].map(array_of);
+        let (few, array) = (few?, array?);
+        let built = Map::builder().capacity(FEW_ENTRIES).key_len(16).value_len(8).build();
         let mut map = built.map_err(failed)?;
-        let keys: Vec<_> = (0..ENTRIES).map(|nth| format!("key {nth}").into_bytes()).collect();
+        let keys: Vec<_> = (0..FEW_ENTRIES).map(|nth| format!("key {nth}").into_bytes()).collect();
         for key in &keys {
             map.insert(key, b"value").map_err(failed)?;
         }
         let batch = (0..BATCH).map(|nth| nth * STEP % BLOCKS).collect();
         let buffer = vec![0; BATCH as usize * BLOCK_LEN];
-        Ok(Self { clock: Monotonic::start(), array, batch, buffer, map, keys })
+        Ok(Self { clock: Monotonic::start(), few, array, batch, buffer, map, keys })
     }
 
     /// The nanoseconds of one of `count` operations.
@@ -161,10 +162,20 @@ impl Library {
 
     fn operate(&mut self, name: &str, nth: u64) -> traceless::Result {
         match name {
-            "read" => drop(black_box(self.array.read(nth * STEP % BLOCKS)?)),
+            "read" => drop(black_box(self.few.read(nth % FEW_BLOCKS)?)),
             "read-many" => self.array.read_many(&self.batch, &mut self.buffer)?,
-            _ => drop(black_box(self.map.get(&self.keys[(nth % ENTRIES) as usize])?)),
+            _ => drop(black_box(self.map.get(&self.keys[(nth % FEW_ENTRIES) as usize])?)),
         }
         Ok(())
     }
+}
+
+/// An array of so many blocks, all of them written.
+fn array_of(blocks: u64) -> Result<Array, Failure> {
+    let built = Array::builder().blocks(blocks).block_len(BLOCK_LEN).build();
+    let mut array = built.map_err(failed)?;
+    for nth in 0..blocks {
+        array.write(nth, &[nth as u8; BLOCK_LEN]).map_err(failed)?;
+    }
+    Ok(array)
 }
