@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # Programs that nobody changed, with little memory: they do what they always do.
-# Alone: threads of the pager have processors of their own.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 

@@ -17,7 +17,7 @@ pub fn start(settings: &Settings) -> Result<OwnPager> {
     let (scheme, recording) = settings.build()?;
     let pager = Pager::start(scheme, config)?;
     watch_for_end(settings)?;
-    Ok(OwnPager { pager, recording, settings: settings.clone() })
+    Ok(OwnPager { pager, recording, settings: Box::new(settings.clone()) })
 }
 
 /// Starts the thread of a pager in a copy of the process, while memory that is missing there is
@@ -39,7 +39,7 @@ pub fn start_copy(
     }
     let (pager, recording) = copy.start(thread, config)?;
     watch_for_end(settings)?;
-    Ok(OwnPager { pager, recording, settings: settings.clone() })
+    Ok(OwnPager { pager, recording, settings: Box::new(settings.clone()) })
 }
 
 /// The configuration of a pager that is a thread of this process.

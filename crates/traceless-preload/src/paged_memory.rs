@@ -49,7 +49,7 @@ pub struct OwnPager {
     pub pager: Pager,
     pub recording: Option<Recording>,
     /// For pagers of copies of this process.
-    pub settings: Settings,
+    pub settings: Box<Settings>,
 }
 
 static PAGED: OnceLock<PagedMemory> = OnceLock::new();

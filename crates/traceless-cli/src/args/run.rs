@@ -48,10 +48,10 @@ pub struct RunArgs {
     /// their number is a multiple of M; this takes --mode process
     #[arg(long, value_name = "fixed=N/s[,length=M]")]
     pub pace: Option<String>,
-    /// The file that pages go to; `memfd` for memory without a name; or an export of an NBD server,
-    /// nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH. A file's space is taken at once,
-    /// unless --growth is given. Programs that the program starts get files of their own beside it,
-    /// and memory in place of an export
+    /// The file that pages go to; `memfd` for memory without a name; or an export of an NBD server:
+    /// `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`. A file's space is taken at
+    /// once, unless --growth is evictions or pages. Programs that the program starts get files of
+    /// their own beside it, and memory in place of an export
     #[arg(long, value_name = "FILE|URL", default_value = "memfd")]
     pub backing: PathBuf,
     /// How pages leave: the best that the kernel has, unless it is given
@@ -121,7 +121,7 @@ pub enum GrowthArg {
     Whole,
     /// How many pages have left so far, which writes show in any case
     Evictions,
-    /// How many different pages have left: an observer learns this number, to within a quarter
+    /// How many pages were away at a time: an observer learns this number, to within a quarter
     Pages,
 }
 

@@ -129,6 +129,12 @@ fn try_run(args: &RunArgs) -> Result<u8, RunError> {
     settings.check()?;
     settings.lock = lock(args, &settings)?;
     memory_limit::check(&settings)?;
+    if settings.export.is_some() && !settings.hides_reads() {
+        print_error(
+            "the server of the export observes which pages are read; --scheme path-fused or ring \
+             hides that, too",
+        );
+    }
     let _socket = stats_socket(args, &settings, folder.path())?;
     let _dashboard = live::start(args, &mut settings, folder.path())?;
     let mut pager = match mode {
@@ -268,7 +274,7 @@ pub fn settings(args: &RunArgs, counters: &Path) -> Result<Settings, RunError> {
         std::path::absolute(path).map_err(|e| RunError::Io(path.display().to_string(), e))
     };
     let export = options::export(args).map_err(RunError::Option)?;
-    let backing = (options::has_file(args) && export.is_none()).then_some(&args.backing);
+    let backing = options::has_file(args).then_some(&args.backing);
     let default = Settings::default();
     let refresh = args.refresh.as_deref().map_or(Ok(default.refresh), Refresh::parse);
     Ok(Settings {

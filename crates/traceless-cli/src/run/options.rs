@@ -27,7 +27,8 @@ pub fn mode(args: &RunArgs) -> ModeArg {
 
 /// Whether pages go to a file that has a name.
 pub fn has_file(args: &RunArgs) -> bool {
-    args.backing.as_os_str() != "memfd"
+    let is_export = args.backing.to_str().is_some_and(NbdAddress::is_one);
+    args.backing.as_os_str() != "memfd" && !is_export
 }
 
 /// The export that pages go to, if they go to one.
@@ -42,10 +43,9 @@ pub fn export(args: &RunArgs) -> Result<Option<NbdAddress>, String> {
 pub fn growth(args: &RunArgs) -> Growth {
     match args.growth {
         Some(GrowthArg::Whole) => Growth::Whole,
-        Some(GrowthArg::Evictions) => Growth::Evictions,
         Some(GrowthArg::Pages) => Growth::Pages,
         None if has_file(args) => Growth::Whole,
-        None => Growth::Evictions,
+        Some(GrowthArg::Evictions) | None => Growth::Evictions,
     }
 }
 
@@ -124,9 +124,10 @@ fn store_rules(
     refreshes: bool,
     helps: bool,
 ) -> Result<[(bool, String); 4], String> {
+    let export = export(args)?;
     Ok([
         (
-            helps && export(args)?.is_some(),
+            helps && export.is_some(),
             format!("--backing: helpers of {scheme} share no connection; take --scheme detwo"),
         ),
         (

@@ -357,7 +357,12 @@ impl Settings {
             })
         };
         let (backing, trace) = (own(&self.backing), own(&self.trace));
-        let settings = Self { backing, export: None, trace, ..self.clone() };
+        let growth = match self.growth {
+            // Memory is not taken at once, as an export may be.
+            Growth::Whole if self.export.is_some() => Growth::Evictions,
+            growth => growth,
+        };
+        let settings = Self { backing, export: None, growth, trace, ..self.clone() };
         settings.build_first()
     }
 
@@ -552,6 +557,11 @@ impl Settings {
     pub fn store_len_in_memory(&self) -> Result<u64> {
         let len = self.store_len()?;
         Ok(if self.has_backing() { len - self.len_in_file(len) } else { len })
+    }
+
+    /// Whether the scheme hides which pages are read.
+    pub fn hides_reads(&self) -> bool {
+        self.scheme.is_tree() && self.scheme != Scheme::Opam
     }
 
     /// Whether pages go to a file or an export.

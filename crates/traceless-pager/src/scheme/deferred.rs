@@ -32,8 +32,12 @@ impl DeferredDetWo {
         self.pool.clone()
     }
 
-    /// Returns when all refreshes are done that were begun.
-    fn finish(&mut self) -> Result {
+    /// Returns when all refreshes are done that were begun; before a page leaves, all that are due,
+    /// also where several leave in one fault.
+    fn finish(&mut self, leaves: bool) -> Result {
+        if leaves {
+            self.pool.begin();
+        }
         while self.pool.refresh_one(&NoJournal, &mut self.buffer) {}
         while !self.pool.is_done() {
             spin_loop();
@@ -48,7 +52,7 @@ impl PageScheme for DeferredDetWo {
     }
 
     fn swap(&mut self, out: Option<u64>, wanted: Option<u64>, frame: &mut Page) -> Result {
-        self.finish()?;
+        self.finish(out.is_some())?;
         let areas = self.pool.areas();
         if let Some(page) = out {
             areas.write(page, frame, &mut self.buffer)?;
@@ -67,7 +71,7 @@ impl PageScheme for DeferredDetWo {
         frame: &mut Page,
     ) -> Result {
         if out.is_none() {
-            self.finish()?;
+            self.finish(true)?;
             self.pool.areas().write_dummy(&mut self.buffer)?;
         }
         self.swap(out, wanted, frame)

@@ -321,12 +321,6 @@ impl Areas {
         self.main.pages
     }
 
-    /// Bytes of the store that were written so far, at most: the ones of places, and of the slots
-    /// of the holding area that belong to them.
-    pub fn used_len(&self) -> u64 {
-        Self::store_len(self.schedule().places(), self.main.refresh)
-    }
-
     /// Bytes of trusted memory for a main area, without buffers.
     ///
     /// # Errors

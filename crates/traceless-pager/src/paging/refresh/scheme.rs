@@ -104,6 +104,15 @@ impl HelperDetWo {
         self.finish()
     }
 
+    /// Returns when all refreshes are done that were begun; before a page leaves, all that are due,
+    /// also where several leave in one fault.
+    fn finish_all(&mut self, leaves: bool) -> traceless::Result {
+        if leaves {
+            self.begin();
+        }
+        self.finish()
+    }
+
     /// Returns when all refreshes are done that were begun.
     fn finish(&mut self) -> traceless::Result {
         let pool = self.pool.clone();
@@ -176,7 +185,7 @@ impl PageScheme for HelperDetWo {
         wanted: Option<u64>,
         frame: &mut Page,
     ) -> traceless::Result {
-        self.finish()?;
+        self.finish_all(out.is_some())?;
         if let Some(page) = out {
             self.pool.areas().write(page, frame, &mut self.buffer)?;
             self.finish_write()?;
@@ -196,7 +205,7 @@ impl PageScheme for HelperDetWo {
         frame: &mut Page,
     ) -> traceless::Result {
         if out.is_none() {
-            self.finish()?;
+            self.finish_all(true)?;
             self.pool.areas().write_dummy(&mut self.buffer)?;
             self.finish_write()?;
         }

@@ -9,10 +9,10 @@ use super::nbd_address::{NbdAddress, NbdPlace};
 use super::split::PartStore;
 use crate::paging::error::{Error, Result};
 use crate::paging::kernel::own_files::OwnFile;
-use rustix::fd::OwnedFd;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use traceless::clock::{Clock, Monotonic};
@@ -21,7 +21,7 @@ use traceless::error::Error as StoreError;
 /// How long a server may be silent before the connection counts as lost.
 const SILENCE: Duration = Duration::from_secs(10);
 /// How long a lost connection is tried to be made again.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 30 });
 /// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -47,8 +47,13 @@ const INFO_EXPORT: u16 = 0;
 const INFO_BLOCK_SIZE: u16 = 3;
 /// Bytes of a reply to an option, at most: names and texts.
 const REPLY_MAX: u32 = 1 << 16;
+/// Replies to an option, at most.
+const REPLIES_MAX: usize = 64;
 const READ_ONLY: u16 = 1 << 1;
 const SEND_FLUSH: u16 = 1 << 2;
+
+/// The error of a server that is about to end.
+const SHUTDOWN: u32 = 108;
 
 const CMD_READ: u16 = 0;
 const CMD_WRITE: u16 = 1;
@@ -58,6 +63,8 @@ const CMD_FLUSH: u16 = 3;
 pub struct NbdStore {
     address: NbdAddress,
     len: u64,
+    /// Requests are of multiples of so many bytes.
+    block_len: usize,
     connection: Mutex<Option<NbdConnection>>,
     clock: Monotonic,
 }
@@ -87,7 +94,15 @@ enum RequestBytes<'a> {
 struct Request<'a> {
     at: u64,
     memory: RequestBytes<'a>,
-    is_done: bool,
+    state: RequestState,
+}
+
+/// How far a request is on the connection there is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RequestState {
+    Waiting,
+    Sent,
+    Done,
 }
 
 impl NbdStore {
@@ -97,24 +112,35 @@ impl NbdStore {
     /// # Errors
     /// [`Error::Export`] with the reason.
     pub fn connect(address: &NbdAddress, len: u64, block_len: usize) -> Result<Self> {
-        let refused = |what: String| Error::Export { address: address.to_string(), what };
-        let connection = NbdConnection::open(address).map_err(|e| refused(e.to_string()))?;
-        let Export { len: found, flags, block_len: blocks } = connection.export;
+        let (address, connection) = (address.clone(), Mutex::new(None));
+        let store = Self { address, len, block_len, connection, clock: Monotonic::start() };
+        let opened = store.open().map_err(|e| Error::Export {
+            address: store.address.to_string(),
+            what: e.to_string(),
+        })?;
+        *store.connection.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+        Ok(store)
+    }
+
+    /// A new connection, with an export that has room for the pages.
+    fn open(&self) -> io::Result<NbdConnection> {
+        let connection = NbdConnection::open(&self.address)?;
+        let (len, taken) = (self.len, self.block_len);
+        let Export { len: found, flags, block_len } = connection.export;
         if flags & READ_ONLY != 0 {
-            return Err(refused("it is for reading alone".to_owned()));
+            return Err(io::Error::other("it is for reading alone"));
         }
         if found < len {
-            return Err(refused(format!(
+            return Err(io::Error::other(format!(
                 "it has {found} bytes, and pages take {len}: take a longer one, or less --memory"
             )));
         }
-        if !block_len.is_multiple_of(blocks as usize) {
-            return Err(refused(format!(
-                "its blocks of {blocks} bytes are too large: this scheme takes {block_len}"
+        if !taken.is_multiple_of(block_len as usize) {
+            return Err(io::Error::other(format!(
+                "its blocks of {block_len} bytes are too large: this scheme takes {taken}"
             )));
         }
-        let connection = Mutex::new(Some(connection));
-        Ok(Self { address: address.clone(), len, connection, clock: Monotonic::start() })
+        Ok(connection)
     }
 
     /// Makes all requests, on a new connection where one is lost.
@@ -122,22 +148,24 @@ impl NbdStore {
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = self.clock.now();
         loop {
-            let result = match &mut *connection {
-                Some(connection) => connection.make(requests),
-                None => Err(ErrorKind::NotConnected.into()),
+            let mut opened = match connection.take() {
+                Some(connection) => Ok(connection),
+                None => self.open(),
             };
-            let Err(error) = result else { return Ok(()) };
-            let had_one = connection.take().is_some();
-            // A server that replies with an error would do so again.
-            let is_final = error.kind() == ErrorKind::Other;
+            let is_open = opened.is_ok();
+            let result = opened.as_mut().map_or_else(|e| Err(copy_of(e)), |one| one.make(requests));
+            let Err(error) = result else {
+                *connection = opened.ok();
+                return Ok(());
+            };
+            // A server that replies to a request with an error would do so again.
+            let is_final = is_open && error.kind() == ErrorKind::Other;
             if is_final || self.clock.now() - begun > PATIENCE.as_nanos() as u64 {
                 return Err(error.into());
             }
-            if !had_one {
-                std::thread::sleep(PAUSE);
-            }
-            let fits = |found: &NbdConnection| found.export.len >= self.len;
-            *connection = NbdConnection::open(&self.address).ok().filter(fits);
+            // The connection is closed before there is another.
+            drop(opened);
+            std::thread::sleep(PAUSE);
         }
     }
 }
@@ -174,7 +202,7 @@ impl PartStore for NbdStore {
 
 impl<'a> Request<'a> {
     fn new(at: u64, memory: RequestBytes<'a>) -> Self {
-        Self { at, memory, is_done: false }
+        Self { at, memory, state: RequestState::Waiting }
     }
 
     fn header(&self, cookie: u64) -> [u8; 28] {
@@ -195,23 +223,25 @@ impl<'a> Request<'a> {
 
 impl NbdConnection {
     fn open(address: &NbdAddress) -> io::Result<Self> {
-        let stream: OwnedFd = match &address.place {
-            NbdPlace::Tcp(address) => {
-                let stream = TcpStream::connect_timeout(address, SILENCE)?;
-                stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(SILENCE))?;
-                stream.set_write_timeout(Some(SILENCE))?;
-                stream.into()
+        let stream = match &address.place {
+            NbdPlace::Tcp(place) => {
+                let family = AddressFamily::from_raw(match place {
+                    SocketAddr::V4(_) => AddressFamily::INET.as_raw(),
+                    SocketAddr::V6(_) => AddressFamily::INET6.as_raw(),
+                });
+                let stream = socket_at_high_number(family)?;
+                sockopt::set_tcp_nodelay(&stream, true)?;
+                rustix::net::connect(&stream, place)?;
+                stream
             }
             NbdPlace::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(SILENCE))?;
-                stream.set_write_timeout(Some(SILENCE))?;
-                stream.into()
+                let stream = socket_at_high_number(AddressFamily::UNIX)?;
+                rustix::net::connect(&stream, &SocketAddrUnix::new(path)?)?;
+                stream
             }
         };
         let export = Export { len: 0, flags: 0, block_len: 1 };
-        let mut connection = Self { stream: OwnFile::at_high_number(stream), export };
+        let mut connection = Self { stream, export };
         connection.negotiate(&address.export)?;
         Ok(connection)
     }
@@ -238,8 +268,12 @@ impl NbdConnection {
         option.extend(1_u16.to_be_bytes());
         option.extend(INFO_BLOCK_SIZE.to_be_bytes());
         self.send(&option)?;
-        while !self.follow_reply()? {}
-        Ok(())
+        for _ in 0..REPLIES_MAX {
+            if self.follow_reply()? {
+                return Ok(());
+            }
+        }
+        Err(io::Error::other("the server replies without an end"))
     }
 
     /// Reads a reply to the choice of an export. Returns whether it is the last one.
@@ -274,8 +308,11 @@ impl NbdConnection {
             return Ok(());
         }
         let mut waiting = 0;
+        // What was sent on an earlier connection gets no reply on this one.
+        let mut unanswered = requests.iter_mut().filter(|one| one.state == RequestState::Sent);
+        unanswered.by_ref().for_each(|one| one.state = RequestState::Waiting);
         for nth in 0..requests.len() {
-            if requests[nth].is_done {
+            if requests[nth].state == RequestState::Done {
                 continue;
             }
             if waiting == IN_FLIGHT {
@@ -283,6 +320,7 @@ impl NbdConnection {
                 waiting -= 1;
             }
             self.request(nth as u64, &requests[nth])?;
+            requests[nth].state = RequestState::Sent;
             waiting += 1;
         }
         for _ in 0..waiting {
@@ -304,11 +342,14 @@ impl NbdConnection {
         let error = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
         let cookie = u64::from_be_bytes(head[8..].try_into().expect("eight bytes"));
         let request = usize::try_from(cookie).ok().and_then(|nth| requests.get_mut(nth));
-        let request = request.filter(|request| !request.is_done);
+        let request = request.filter(|request| request.state == RequestState::Sent);
         let is_reply = head[..4] == SIMPLE_REPLY_MAGIC.to_be_bytes();
         let Some(request) = request.filter(|_| is_reply) else {
             return Err(ErrorKind::InvalidData.into());
         };
+        if error == SHUTDOWN {
+            return Err(ErrorKind::ConnectionReset.into());
+        }
         if error != 0 {
             let cause = io::Error::from_raw_os_error(error.cast_signed());
             return Err(io::Error::other(format!("the server reports: {cause}")));
@@ -316,7 +357,7 @@ impl NbdConnection {
         if let RequestBytes::Into(into) = &mut request.memory {
             self.receive_into(into)?;
         }
-        request.is_done = true;
+        request.state = RequestState::Done;
         Ok(())
     }
 
@@ -335,16 +376,37 @@ impl NbdConnection {
     }
 }
 
+/// A socket that is not yet connected, where programs do not meet it, and that waits only so long.
+fn socket_at_high_number(family: AddressFamily) -> io::Result<OwnFile> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    let socket = OwnFile::at_high_number(socket);
+    // The time for sending is also the one for connecting.
+    for timeout in [Timeout::Recv, Timeout::Send] {
+        sockopt::set_socket_timeout(&socket, timeout, Some(SILENCE))?;
+    }
+    Ok(socket)
+}
+
+/// An error of the same kind and text.
+fn copy_of(error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), error.to_string())
+}
+
 impl Export {
     /// Takes what a reply says.
     fn note(&mut self, info: &[u8]) {
         match info.split_first_chunk::<2>().map(|(kind, rest)| (u16::from_be_bytes(*kind), rest)) {
-            Some((INFO_EXPORT, &[a, b, c, d, e, f, g, h, i, j])) => {
-                self.len = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-                self.flags = u16::from_be_bytes([i, j]);
+            Some((INFO_EXPORT, rest)) => {
+                if let (Some(len), Some(flags)) = (rest.first_chunk(), rest.last_chunk()) {
+                    self.len = u64::from_be_bytes(*len);
+                    self.flags = u16::from_be_bytes(*flags);
+                }
             }
-            Some((INFO_BLOCK_SIZE, &[a, b, c, d, ..])) => {
-                self.block_len = u32::from_be_bytes([a, b, c, d]).max(1);
+            Some((INFO_BLOCK_SIZE, rest)) => {
+                if let Some(smallest) = rest.first_chunk() {
+                    self.block_len = u32::from_be_bytes(*smallest).max(1);
+                }
             }
             _ => {}
         }
@@ -373,10 +435,12 @@ mod tests {
     use super::*;
     use crate::paging::store::split::SplitStore;
     use std::fs::File;
+    use std::os::unix::net::UnixStream;
     use std::path::{Path, PathBuf};
     use std::process::{Child, Command};
     use traceless::store::Store;
     use traceless::types::Extent;
+    use traceless_sys::listen::{Clients, bind};
 
     const LEN: u64 = 4 << 20;
 
@@ -399,8 +463,9 @@ mod tests {
             command.args(["--persistent", "--shared=4", "--format=raw", "--socket"]);
             let socket = folder.join("socket");
             let process = command.arg(&socket).args(options).arg(folder.join("disk")).spawn();
-            let process = process.expect("qemu-nbd is there: apt-get install qemu-utils");
+            let mut process = process.expect("qemu-nbd is there: apt-get install qemu-utils");
             while UnixStream::connect(&socket).is_err() {
+                assert!(process.try_wait().unwrap().is_none(), "the server has ended");
                 std::thread::sleep(Duration::from_millis(5));
             }
             process
@@ -498,5 +563,62 @@ mod tests {
         let address = reading.address("");
         drop(reading);
         assert!(refused(&address, LEN, 1).contains("nbd+unix:///?socket="));
+    }
+
+    #[test]
+    fn a_server_that_stays_away_is_an_error() {
+        let mut server = Server::start(&[]);
+        let store = NbdStore::connect(&server.address(""), LEN, 4096).unwrap();
+        store.write_parts(vec![(0, &[1; 4096])]).unwrap();
+        server.stop();
+        let mut bytes = [0; 4096];
+        assert!(matches!(store.read_parts(vec![(0, &mut bytes)]), Err(StoreError::Io(_))));
+        // It may come back later.
+        server.process = Server::process(server.folder.path(), &[]);
+        store.read_parts(vec![(0, &mut bytes)]).unwrap();
+        assert_eq!(bytes, [1; 4096]);
+    }
+
+    /// A server that ends after a reply to what was not requested, or with the error of a shutdown.
+    #[test]
+    fn wrong_replies_and_shutdowns_lose_the_connection_alone() {
+        for (cookie, error) in [(1_u64, 0_u32), (0, SHUTDOWN)] {
+            let clients = Clients::Anyone { remedy: "none" };
+            let listener = bind("127.0.0.1:0", clients).unwrap();
+            let place = NbdPlace::Tcp(listener.local_addr().unwrap());
+            let address = NbdAddress { place, export: "x".into() };
+            let server = std::thread::spawn(move || {
+                for nth in 0..2 {
+                    let (mut client, _) = listener.accept().unwrap();
+                    greet(&mut client);
+                    client.read_exact(&mut [0; 28]).unwrap();
+                    let (cookie, error) = if nth == 0 { (cookie, error) } else { (0, 0) };
+                    let mut reply = SIMPLE_REPLY_MAGIC.to_be_bytes().to_vec();
+                    reply.extend(error.to_be_bytes());
+                    reply.extend(cookie.to_be_bytes());
+                    reply.extend([7; 9]);
+                    client.write_all(&reply).unwrap();
+                }
+            });
+            let store = NbdStore::connect(&address, LEN, 4096).unwrap();
+            let mut bytes = [0; 9];
+            store.read_parts(vec![(3, &mut bytes)]).unwrap();
+            assert_eq!(bytes, [7; 9]);
+            server.join().unwrap();
+        }
+    }
+
+    /// The server's part of the choice of an export.
+    fn greet(client: &mut std::net::TcpStream) {
+        let greeting = [&MAGIC.to_be_bytes()[..], &OPTION_MAGIC.to_be_bytes(), &[0, 3]].concat();
+        client.write_all(&greeting).unwrap();
+        client.read_exact(&mut [0; 4 + 16 + 4 + 1 + 4]).unwrap();
+        let head = |kind: u32, len: u32| {
+            let words = [OPT_GO, kind, len].map(u32::to_be_bytes).concat();
+            [&REPLY_MAGIC.to_be_bytes()[..], &words].concat()
+        };
+        let export = [&[0, 0][..], &LEN.to_be_bytes(), &[0, 1]].concat();
+        let replies = [head(REP_INFO, 12), export, head(REP_ACK, 0)].concat();
+        client.write_all(&replies).unwrap();
     }
 }

@@ -1,12 +1,16 @@
 //! The address of an export of an NBD server.
 
 use core::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The port of NBD.
 const PORT: u16 = 10809;
+
+/// How long one of several addresses of a host is tried.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// An export of an NBD server, as `nbd://HOST[:PORT][/EXPORT]`, or
 /// `nbd+unix:///[EXPORT]?socket=PATH`.
@@ -41,8 +45,11 @@ impl NbdAddress {
         if let Some(rest) = text.strip_prefix("nbd+unix:///") {
             let (export, socket) =
                 rest.split_once("?socket=").ok_or("it lacks ?socket=PATH".to_owned())?;
-            let path = std::ffi::OsStr::from_bytes(&decode(socket)?).into();
-            return Ok(Self { place: NbdPlace::Unix(path), export: name(export)? });
+            let bytes = decode(socket)?;
+            // The program may change its folder.
+            let path = std::path::absolute(std::ffi::OsStr::from_bytes(&bytes));
+            let path = path.map_err(|e| format!("its socket: {e}"))?;
+            return Ok(Self { place: NbdPlace::Unix(path), export: decode_name(export)? });
         }
         let form = "an export is nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH";
         let rest = text.strip_prefix("nbd://").ok_or(form)?;
@@ -54,9 +61,18 @@ impl NbdAddress {
             .rsplit_once(':')
             .is_some_and(|(before, _)| !before.contains(':') || before.ends_with(']'));
         let host = if has_port { host.to_owned() } else { format!("{host}:{PORT}") };
-        let mut found = host.to_socket_addrs().map_err(|e| format!("{host}: {e}"))?;
-        let place = found.next().ok_or(format!("{host} has no address"))?;
-        Ok(Self { place: NbdPlace::Tcp(place), export: name(export)? })
+        let found: Vec<_> = host.to_socket_addrs().map_err(|e| format!("{host}: {e}"))?.collect();
+        let place = match &found[..] {
+            [one] => Some(*one),
+            // The first one that there is a server at; if there is none that is said later.
+            several => several
+                .iter()
+                .copied()
+                .find(|one| TcpStream::connect_timeout(one, LOOK).is_ok())
+                .or(several.first().copied()),
+        };
+        let place = place.ok_or(format!("{host} has no address"))?;
+        Ok(Self { place: NbdPlace::Tcp(place), export: decode_name(export)? })
     }
 }
 
@@ -74,7 +90,7 @@ impl fmt::Display for NbdAddress {
     }
 }
 
-fn name(text: &str) -> Result<String, String> {
+fn decode_name(text: &str) -> Result<String, String> {
     String::from_utf8(decode(text)?).map_err(|_| "the name of the export is no text".to_owned())
 }
 
@@ -88,7 +104,8 @@ fn decode(text: &str) -> Result<Vec<u8>, String> {
             bytes.push(first);
             continue;
         }
-        let digits = after.get(..2).and_then(|digits| core::str::from_utf8(digits).ok());
+        let digits = after.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let digits = digits.and_then(|digits| core::str::from_utf8(digits).ok());
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         bytes.push(byte.ok_or("two digits follow a %")?);
         rest = &after[2..];
@@ -116,7 +133,7 @@ mod tests {
             ("nbd://[::1]/x", "nbd://[::1]:10809/x"),
             ("nbd://[::1]:7/x", "nbd://[::1]:7/x"),
             ("nbd+unix:///?socket=/tmp/a b", "nbd+unix:///?socket=/tmp/a%20b"),
-            ("nbd+unix:///e%0a?socket=s%25", "nbd+unix:///e%0a?socket=s%25"),
+            ("nbd+unix:///e%0a?socket=/s%25", "nbd+unix:///e%0a?socket=/s%25"),
         ] {
             let address = NbdAddress::parse(text).unwrap();
             assert_eq!(address.to_string(), shown);
@@ -128,11 +145,13 @@ mod tests {
             "nbd:///x",
             "nbd+unix:///x",
             "nbd://127.0.0.1/%4",
-            "nbd://127.0.0.1/%zz",
+            "nbd://127.0.0.1/%+f",
             "x",
         ] {
             assert!(NbdAddress::parse(text).is_err(), "{text}");
         }
         assert!(!NbdAddress::is_one("nbd/file"));
+        let relative = NbdAddress::parse("nbd+unix:///?socket=s").unwrap().place;
+        assert!(matches!(relative, NbdPlace::Unix(path) if path.is_absolute()));
     }
 }
