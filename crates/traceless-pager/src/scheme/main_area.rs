@@ -95,7 +95,7 @@ impl MainArea {
     }
 
     /// How many numbers in memory a [`Schedule`] takes.
-    pub fn schedule_words(self) -> usize {
+    pub(super) fn schedule_words(self) -> usize {
         let (mut places, mut stages) = (self.first_places(), 1);
         while places < self.pages {
             places = self.next_places(places, 0);
