@@ -31,8 +31,8 @@ const STEP: u64 = 1237;
 
 /// Rounds, each of turns of both. The median over a round's turns is what the round counts: of
 /// longer turns, a processor that changes its speed would be most of the difference.
-const ROUNDS: u64 = 41;
-const TURNS: u64 = 16;
+const ROUNDS: u64 = 5;
+const TURNS: u64 = 128;
 
 pub fn run(args: &PythonBenchArgs) -> Result<(), Failure> {
     let mut python = PythonProcess::start(args)?;
@@ -51,9 +51,9 @@ pub fn run(args: &PythonBenchArgs) -> Result<(), Failure> {
             };
             Ok::<_, Failure>(median((0..TURNS).map(turn).collect::<Result<_, _>>()?))
         };
-        read.push(round("read", 8000, |python, rust| python - rust)?);
+        read.push(round("read", 32_000, |python, rust| python - rust)?);
         read_many.push(round("read-many", 16, |python, rust| python / rust)?);
-        get.push(round("get", 8000, |python, rust| python - rust)?);
+        get.push(round("get", 128_000, |python, rust| python - rust)?);
     }
     let rows = vec![
         Row::of("python-read", "ns", read.into()),
