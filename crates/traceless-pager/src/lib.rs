@@ -64,8 +64,9 @@
 //!   host that copies, to compare with)
 //! * `paging`: `config`, `pager` (paging by a thread of the program), `region` (paged memory as a
 //!   slice), `heap` (which object has which part of the memory), `settings` (passed to a program by
-//!   its environment), `wrapper` (whether `traceless run` was killed), `counters`,
-//!   `number_file` (what processes count together), `error`
+//!   its environment), `construction` (the scheme and store that these describe), `wrapper`
+//!   (whether `traceless run` was killed), `counters`, `number_file` (what processes count
+//!   together), `error`
 //! * `paging/process`: paging by another process: `link` (messages, and files with them), `client`
 //!   (the program's side, and its forks), `session` (the pager's side, of one program), `server`
 //!   (all programs that a pager serves), `accept` (accepts programs), `supervisor` (starts the

@@ -10,6 +10,7 @@
 //! stay in its memory until it ends.
 
 use super::config::Config;
+use super::construction::Recording;
 use super::error::{Error, Result};
 use super::faults::page_numbers::PageNumbers;
 use super::kernel::locking::{store_regions, unmap_stores};
@@ -17,7 +18,7 @@ use super::kernel::own_files::{OwnNumbers, close_own, own_files};
 use super::kernel::uffd::Uffd;
 use super::pager::{Pager, PagerThread};
 use super::ranges::Ranges;
-use super::settings::{Recording, Settings};
+use super::settings::Settings;
 use crate::scheme::PageScheme;
 use crate::{PAGE_LEN, Page};
 use core::ops::Range;

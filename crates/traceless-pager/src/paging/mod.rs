@@ -14,6 +14,7 @@
 //! | `ranges` | sets of addresses, as of memory that is paged beside the heap |
 //! | `config` | the configuration of a pager |
 //! | `settings` | the configuration that a program gets in its environment |
+//! | `construction` | the scheme and the store that the settings describe |
 //! | `wrapper` | whether the process that started the program was killed |
 //! | `counters` | what is counted |
 //! | `program` | finding a program, and checking whether it can be paged |
@@ -25,6 +26,7 @@
 //! | `error` | what can go wrong |
 
 mod config;
+mod construction;
 mod copy;
 mod counters;
 mod elf;
@@ -50,6 +52,7 @@ mod unpaged;
 mod wrapper;
 
 pub use config::{Config, PIN_PROGRAM_THREADS, SharedCounters, abort};
+pub use construction::Recording;
 pub use copy::PagesCopy;
 pub use counters::{CounterFile, Counters, Summary};
 pub use elf::{ElfHeaders, Segment};
@@ -72,7 +75,7 @@ pub use program_counters::ProgramCounters;
 pub use ranges::Ranges;
 pub use refresh::scheme::{HelperDetWo, RefreshMode};
 pub use region::PagedRegion;
-pub use settings::{Recording, Scheme, Settings, VARIABLE};
+pub use settings::{Scheme, Settings, VARIABLE};
 #[cfg(feature = "stats-socket")]
 pub use stats_socket::StatsSocket;
 pub use store::nbd_address::{NbdAddress, NbdPlace};

@@ -2,6 +2,7 @@
 
 use super::link::{Link, MessageKind};
 use super::server::PagerServer;
+use crate::paging::construction::Recording;
 use crate::paging::error::{Error, Result};
 use crate::paging::faults::affinity::UNPIN_AFTER;
 use crate::paging::faults::copying::CopyMemory;
@@ -11,7 +12,6 @@ use crate::paging::kernel::arena::{Arena, SharedPages};
 use crate::paging::kernel::own_files::OwnFile;
 use crate::paging::kernel::uffd::{Message, Uffd};
 use crate::paging::pager::{check_pace, timespec};
-use crate::paging::settings::Recording;
 use core::sync::atomic::Ordering::Relaxed;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
