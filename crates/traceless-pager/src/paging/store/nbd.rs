@@ -84,7 +84,7 @@ struct NbdConnection {
     export: Export,
 }
 
-/// A request, by the memory of its bytes.
+/// The bytes of a request, which its operation follows from; a flush has none.
 enum RequestBytes<'a> {
     Into(&'a mut [u8]),
     From(&'a [u8]),
@@ -93,7 +93,7 @@ enum RequestBytes<'a> {
 
 struct Request<'a> {
     at: u64,
-    memory: RequestBytes<'a>,
+    bytes: RequestBytes<'a>,
     state: RequestState,
 }
 
@@ -148,23 +148,21 @@ impl NbdStore {
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let begun = self.clock.now();
         loop {
-            let mut opened = match connection.take() {
-                Some(connection) => Ok(connection),
-                None => self.open(),
-            };
-            let is_open = opened.is_ok();
-            let result = opened.as_mut().map_or_else(|e| Err(copy_of(e)), |one| one.make(requests));
-            let Err(error) = result else {
-                *connection = opened.ok();
-                return Ok(());
+            let (error, was_open) = match connection.take().map_or_else(|| self.open(), Ok) {
+                Ok(mut opened) => match opened.make(requests) {
+                    Ok(()) => {
+                        *connection = Some(opened);
+                        return Ok(());
+                    }
+                    Err(error) => (error, true),
+                },
+                Err(error) => (error, false),
             };
             // A server that replies to a request with an error would do so again.
-            let is_final = is_open && error.kind() == ErrorKind::Other;
+            let is_final = was_open && error.kind() == ErrorKind::Other;
             if is_final || self.clock.now() - begun > PATIENCE.as_nanos() as u64 {
                 return Err(error.into());
             }
-            // The connection is closed before there is another.
-            drop(opened);
             std::thread::sleep(PAUSE);
         }
     }
@@ -201,12 +199,12 @@ impl PartStore for NbdStore {
 }
 
 impl<'a> Request<'a> {
-    fn new(at: u64, memory: RequestBytes<'a>) -> Self {
-        Self { at, memory, state: RequestState::Waiting }
+    fn new(at: u64, bytes: RequestBytes<'a>) -> Self {
+        Self { at, bytes, state: RequestState::Waiting }
     }
 
     fn header(&self, cookie: u64) -> [u8; 28] {
-        let (command, len) = match &self.memory {
+        let (command, len) = match &self.bytes {
             RequestBytes::Into(into) => (CMD_READ, into.len()),
             RequestBytes::From(from) => (CMD_WRITE, from.len()),
             RequestBytes::Nothing => (CMD_FLUSH, 0),
@@ -225,10 +223,10 @@ impl NbdConnection {
     fn open(address: &NbdAddress) -> io::Result<Self> {
         let stream = match &address.place {
             NbdPlace::Tcp(place) => {
-                let family = AddressFamily::from_raw(match place {
-                    SocketAddr::V4(_) => AddressFamily::INET.as_raw(),
-                    SocketAddr::V6(_) => AddressFamily::INET6.as_raw(),
-                });
+                let family = match place {
+                    SocketAddr::V4(_) => AddressFamily::INET,
+                    SocketAddr::V6(_) => AddressFamily::INET6,
+                };
                 let stream = socket_at_high_number(family)?;
                 sockopt::set_tcp_nodelay(&stream, true)?;
                 rustix::net::connect(&stream, place)?;
@@ -267,7 +265,7 @@ impl NbdConnection {
         option.extend(export.as_bytes());
         option.extend(1_u16.to_be_bytes());
         option.extend(INFO_BLOCK_SIZE.to_be_bytes());
-        self.send(&option)?;
+        self.write_all(&option)?;
         for _ in 0..REPLIES_MAX {
             if self.follow_reply()? {
                 return Ok(());
@@ -285,7 +283,7 @@ impl NbdConnection {
             return Err(io::Error::other("the server's reply cannot be understood"));
         }
         let mut data = vec![0; len as usize];
-        self.receive_into(&mut data)?;
+        self.read_exact(&mut data)?;
         match kind {
             REP_ACK => return Ok(true),
             REP_INFO => self.export.note(&data),
@@ -302,15 +300,16 @@ impl NbdConnection {
 
     /// Makes the requests that are not done. Replies may come in any order.
     fn make(&mut self, requests: &mut [Request]) -> io::Result<()> {
-        if matches!(requests, [Request { memory: RequestBytes::Nothing, .. }])
+        if matches!(requests, [Request { bytes: RequestBytes::Nothing, .. }])
             && self.export.flags & SEND_FLUSH == 0
         {
             return Ok(());
         }
-        let mut waiting = 0;
         // What was sent on an earlier connection gets no reply on this one.
-        let mut unanswered = requests.iter_mut().filter(|one| one.state == RequestState::Sent);
-        unanswered.by_ref().for_each(|one| one.state = RequestState::Waiting);
+        for request in requests.iter_mut().filter(|one| one.state == RequestState::Sent) {
+            request.state = RequestState::Waiting;
+        }
+        let mut waiting = 0;
         for nth in 0..requests.len() {
             if requests[nth].state == RequestState::Done {
                 continue;
@@ -331,9 +330,9 @@ impl NbdConnection {
 
     fn request(&mut self, cookie: u64, request: &Request) -> io::Result<()> {
         let header = request.header(cookie);
-        let RequestBytes::From(from) = request.memory else { return self.send(&header) };
+        let RequestBytes::From(from) = request.bytes else { return self.write_all(&header) };
         // One segment of the network for both.
-        self.send(&[&header, from].concat())
+        self.write_all(&[&header, from].concat())
     }
 
     /// Reads a reply to one of the requests.
@@ -354,8 +353,8 @@ impl NbdConnection {
             let cause = io::Error::from_raw_os_error(error.cast_signed());
             return Err(io::Error::other(format!("the server reports: {cause}")));
         }
-        if let RequestBytes::Into(into) = &mut request.memory {
-            self.receive_into(into)?;
+        if let RequestBytes::Into(into) = &mut request.bytes {
+            self.read_exact(into)?;
         }
         request.state = RequestState::Done;
         Ok(())
@@ -363,16 +362,8 @@ impl NbdConnection {
 
     fn receive<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let mut bytes = [0; N];
-        self.receive_into(&mut bytes)?;
+        self.read_exact(&mut bytes)?;
         Ok(bytes)
-    }
-
-    fn receive_into(&mut self, bytes: &mut [u8]) -> io::Result<()> {
-        self.read_exact(bytes)
-    }
-
-    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes)
     }
 }
 
@@ -386,11 +377,6 @@ fn socket_at_high_number(family: AddressFamily) -> io::Result<OwnFile> {
         sockopt::set_socket_timeout(&socket, timeout, Some(SILENCE))?;
     }
     Ok(socket)
-}
-
-/// An error of the same kind and text.
-fn copy_of(error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), error.to_string())
 }
 
 impl Export {
@@ -579,33 +565,44 @@ mod tests {
         assert_eq!(bytes, [1; 4096]);
     }
 
-    /// A server that ends after a reply to what was not requested, or with the error of a shutdown.
+    /// A server that ends after a reply to what was not sent, or to what never is, or with an error
+    /// of a shutdown.
     #[test]
     fn wrong_replies_and_shutdowns_lose_the_connection_alone() {
-        for (cookie, error) in [(1_u64, 0_u32), (0, SHUTDOWN)] {
+        const PARTS: usize = IN_FLIGHT + 4;
+        for (cookie, error) in [(IN_FLIGHT as u64, 0), (PARTS as u64, 0), (0, SHUTDOWN)] {
             let clients = Clients::Anyone { remedy: "none" };
             let listener = bind("127.0.0.1:0", clients).unwrap();
             let place = NbdPlace::Tcp(listener.local_addr().unwrap());
             let address = NbdAddress { place, export: "x".into() };
             let server = std::thread::spawn(move || {
-                for nth in 0..2 {
-                    let (mut client, _) = listener.accept().unwrap();
-                    greet(&mut client);
-                    client.read_exact(&mut [0; 28]).unwrap();
-                    let (cookie, error) = if nth == 0 { (cookie, error) } else { (0, 0) };
-                    let mut reply = SIMPLE_REPLY_MAGIC.to_be_bytes().to_vec();
-                    reply.extend(error.to_be_bytes());
-                    reply.extend(cookie.to_be_bytes());
-                    reply.extend([7; 9]);
-                    client.write_all(&reply).unwrap();
+                let (mut client, _) = listener.accept().unwrap();
+                greet(&mut client);
+                client.read_exact(&mut [0; IN_FLIGHT * 28]).unwrap();
+                reply(&mut client, cookie, error);
+                let (mut client, _) = listener.accept().unwrap();
+                greet(&mut client);
+                for _ in 0..PARTS {
+                    let mut request = [0; 28];
+                    client.read_exact(&mut request).unwrap();
+                    reply(&mut client, u64::from_be_bytes(*request[8..].first_chunk().unwrap()), 0);
                 }
             });
             let store = NbdStore::connect(&address, LEN, 4096).unwrap();
-            let mut bytes = [0; 9];
-            store.read_parts(vec![(3, &mut bytes)]).unwrap();
-            assert_eq!(bytes, [7; 9]);
+            let mut bytes = [0; 9 * PARTS];
+            store.read_parts((0..).zip(bytes.chunks_mut(9)).collect()).unwrap();
+            assert_eq!(bytes, [7; 9 * PARTS]);
             server.join().unwrap();
         }
+    }
+
+    /// A reply to a request to read nine bytes.
+    fn reply(client: &mut std::net::TcpStream, cookie: u64, error: u32) {
+        let mut reply = SIMPLE_REPLY_MAGIC.to_be_bytes().to_vec();
+        reply.extend(error.to_be_bytes());
+        reply.extend(cookie.to_be_bytes());
+        reply.extend([7; 9]);
+        client.write_all(&reply).unwrap();
     }
 
     /// The server's part of the choice of an export.
