@@ -4,7 +4,7 @@ use crate::args::{GrowthArg, ModeArg, PageSchemeArg, PolicyArg, RunArgs, WayArg}
 use clap::ValueEnum;
 use traceless_block::detwo::Refresh;
 use traceless_pager::paging::{NbdAddress, Pace, TICKS_PER_SECOND_MAX};
-use traceless_pager::scheme::Growth;
+use traceless_pager::scheme::{Growth, MainArea};
 
 /// The rate of accesses to the store, if it is to be constant.
 pub fn pace(args: &RunArgs) -> Result<Option<Pace>, String> {
@@ -152,7 +152,7 @@ fn store_rules(
 /// Whether no more than one page is refreshed for each that leaves.
 fn refreshes_few(args: &RunArgs) -> bool {
     let refresh = args.refresh.as_deref().and_then(|text| Refresh::parse(text).ok());
-    refresh.is_some_and(|refresh| refresh.p() <= refresh.q())
+    refresh.is_some_and(|refresh| !MainArea::can_grow(refresh))
 }
 
 /// The option because of which pages are copied instead of moved, if there is one.

@@ -48,8 +48,7 @@ pub struct MainArea {
     pub pages: u64,
     /// The refreshes for each page that leaves.
     pub refresh: Refresh,
-    /// How it grows. With no more than one refresh for each page that leaves, pages may come faster
-    /// than places: then all places are there from the beginning.
+    /// How it grows, if it [can](Self::can_grow): else all places are there from the beginning.
     pub growth: Growth,
 }
 
@@ -57,6 +56,11 @@ impl MainArea {
     /// A main area with a place for each page from the beginning.
     pub fn whole(pages: u64, refresh: Refresh) -> Self {
         Self { pages, refresh, growth: Growth::Whole }
+    }
+
+    /// Whether a main area with this ratio can grow: else pages may come faster than places.
+    pub fn can_grow(refresh: Refresh) -> bool {
+        refresh.p() > refresh.q()
     }
 
     /// Whether it begins with fewer places than pages.
@@ -75,10 +79,10 @@ impl MainArea {
     /// How many places are enough for a pass that begins with `used` of them in use: each page that
     /// leaves meanwhile may need one more.
     fn places_for(self, used: u64) -> u64 {
-        let (p, q) = (u64::from(self.refresh.p()), u64::from(self.refresh.q()));
-        if p <= q {
+        if !Self::can_grow(self.refresh) {
             return self.pages;
         }
+        let (p, q) = (u64::from(self.refresh.p()), u64::from(self.refresh.q()));
         // Places n, of which the pass takes up to ceil(n q / p) + 1: n (p - q) / p >= used + 2.
         let enough = (u128::from(used) + 2) * u128::from(p);
         u64::try_from(enough.div_ceil(u128::from(p - q))).unwrap_or(u64::MAX).min(self.pages)
@@ -298,6 +302,13 @@ mod tests {
                 copies.last.insert(place, write);
                 let counted = if area.growth == Growth::Pages { used } else { write + 1 };
                 schedule.end_write(write, counted);
+                let due = refreshed..schedule.due(write + 1);
+                let mut places: Vec<u64> = due.clone().map(|nth| schedule.place_of(nth)).collect();
+                places.sort_unstable();
+                places.dedup();
+                // Workers do the refreshes of one write in any order.
+                let is_once = places.len() as u64 == due.end - due.start;
+                assert!(is_once, "{area:?}: a place is refreshed twice for one write");
                 while refreshed < schedule.due(write + 1) {
                     let place = schedule.place_of(refreshed);
                     copies.check(schedule, place, refreshed);
@@ -336,6 +347,9 @@ mod tests {
             for growth in Growth::ALL {
                 for pages in [100, 257, 3000, 20_000] {
                     let area = MainArea { pages, refresh, growth };
+                    if pages < refresh.at_most(1) {
+                        continue;
+                    }
                     // Each write takes a place, while there are any; later ones use all again.
                     let all = Copies::follow(area, 3 * pages.min(4000), |write, used| {
                         if used < pages { used } else { write * write % pages }
@@ -396,8 +410,26 @@ mod tests {
             let area = MainArea { pages: 5000, refresh, growth };
             let [few, many] = [500, 3000].map(|most| schedule_of(area, most));
             assert_eq!(few == many, growth != Growth::Pages, "{growth:?}");
-            // To within a quarter: a few pages more do not show.
-            assert_eq!(few, schedule_of(area, 510), "{growth:?}");
+        }
+    }
+
+    /// So they show how many pages there are to within a quarter.
+    #[test]
+    fn numbers_of_places_are_steps_of_a_quarter() {
+        let refresh = Refresh::new(3, 1).unwrap();
+        let area = MainArea { pages: 10_000, refresh, growth: Growth::Pages };
+        let mut steps = vec![PLACES_MIN];
+        while *steps.last().unwrap() < area.pages {
+            let last = steps.last().unwrap();
+            steps.push((last + last / 4).min(area.pages));
+        }
+        for used in (1..4000).step_by(7) {
+            let words = words(area);
+            let schedule = Schedule::new(area, &words);
+            for write in 0..4000 {
+                schedule.end_write(write, used.min(write + 1));
+                assert!(steps.contains(&schedule.places()), "{used}: {}", schedule.places());
+            }
         }
     }
 }

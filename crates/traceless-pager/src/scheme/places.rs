@@ -90,7 +90,6 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
 
     #[test]
     fn freed_places_are_taken_again() {
@@ -105,7 +104,7 @@ mod tests {
         let written = |place: usize| last_write(numbers[place].load(Relaxed));
         assert_eq!((written(0), written(1)), (None, None));
         assert_eq!([1, 2, 4].map(take), [0, 1, 3]);
-        assert_eq!(vec![last_write(0), last_write(7)], [None, Some(6)]);
+        assert_eq!([0, 7].map(last_write), [None, Some(6)]);
         assert!(Places::new(u64::from(u32::MAX)).is_err());
     }
 }

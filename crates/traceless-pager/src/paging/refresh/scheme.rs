@@ -308,6 +308,24 @@ mod tests {
         Ok(frame == truth[wanted as usize])
     }
 
+    /// More than the holding area has slots.
+    #[test]
+    fn many_pages_leave_in_one_fault() {
+        for mode in MODES {
+            let store = store(3);
+            let mut scheme = scheme_with(&store, 3, mode);
+            for page in 0..64 {
+                scheme.swap(Some(page % 32), None, &mut [page as u8; PAGE_LEN]).unwrap();
+            }
+            scheme.settle().unwrap();
+            for page in 0..32 {
+                let mut frame = [0; PAGE_LEN];
+                scheme.swap(None, Some(page), &mut frame).unwrap();
+                assert_eq!(frame, [page as u8 + 32; PAGE_LEN], "{mode:?}, page {page}");
+            }
+        }
+    }
+
     #[test]
     fn pages_come_back_in_every_refresh_mode() {
         for mode in MODES {
