@@ -117,6 +117,20 @@ static int in_copy(int depth) {
     return !right;
 }
 
+/* Copies that another thread makes, whose variables the C library finds by a table on the heap. */
+static void *copy_in_thread(void *right) {
+    static __thread int number = 5;
+    for (int nth = 0; nth < 20; nth++) {
+        int status;
+        pid_t child = fork();
+        if (!child)
+            _exit(number++ != 5 + nth || heap_part[5] != 't' || in_copy(3));
+        waitpid(child, &status, 0);
+        *(int *)right += status == 0 && number++ == 5 + nth;
+    }
+    return NULL;
+}
+
 int main(void) {
     setlocale(LC_ALL, "C.UTF-8");
     /* From now on fork itself uses memory from malloc. */
@@ -165,6 +179,10 @@ int main(void) {
     printf("kept: %d, moments: %d\n", is_kept_after_remap(), are_of_one_moment());
     is_done = 1;
     pthread_join(thread, NULL);
+    int copies = 0;
+    pthread_create(&thread, NULL, copy_in_thread, &copies);
+    pthread_join(thread, NULL);
+    printf("copies of a thread: %d\n", copies);
     printf("program: %ld %ld %s\n", sum(area), sum(readable), heap_part);
     fclose(open_file);
     return 0;

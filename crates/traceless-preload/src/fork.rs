@@ -12,6 +12,7 @@ use crate::own_threads::{PagerStart, as_own_thread, current_pthread};
 use crate::paged_memory::{PagedMemory, paged, replace_pager};
 use crate::report::{fail, print};
 use crate::segv_action::SegvAction;
+use crate::thread_table::OrdinaryTable;
 use crate::trusted_heap::{Lists, program_lists, renew_own_lists};
 use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_void};
@@ -43,6 +44,7 @@ struct Fork {
     turn: MutexGuard<'static, ()>,
     /// From when the pages are copied. A handler would need the locks above.
     signals: Option<(Option<SegvAction>, SignalsBlocked)>,
+    table: Option<OrdinaryTable>,
 }
 
 /// The pages of the copy.
@@ -120,7 +122,9 @@ fn announce(paged: &'static PagedMemory) -> Result<(), Error> {
         ForkedPages::Own(Box::new(OwnCopy { pages: copy, settings }))
     };
     OWNER.store(current_pthread(), Relaxed);
-    let fork = Fork { lists: None, pages: copied, heap: None, ranges: None, turn, signals: None };
+    let pages = copied;
+    let (lists, heap, ranges, signals, table) = (None, None, None, None, None);
+    let fork = Fork { lists, pages, heap, ranges, turn, signals, table };
     // SAFETY: it is this thread's turn.
     unsafe { *CURRENT_FORK.0.get() = Some(fork) };
     Ok(())
@@ -165,6 +169,7 @@ unsafe extern "C" fn before() {
             let fill = |pager| own.pages.fill(pager, &elsewhere, &wiped);
             let copied = as_own_thread(|| paged.own_pager().ok_or(NOT_PAGED).and_then(fill));
             fork.ranges = Some([elsewhere, wiped]);
+            fork.table = OrdinaryTable::take_place();
             action = Some(SegvAction::set(bring_in_child));
             copied
         }
@@ -182,7 +187,7 @@ unsafe extern "C" fn in_parent() {
 
 /// Ends an announced fork in the program, also one that failed.
 fn end_in_parent() {
-    let Some(Fork { pages, heap, ranges, turn, signals, .. }) = take_fork() else { return };
+    let Some(Fork { pages, heap, ranges, turn, signals, table, .. }) = take_fork() else { return };
     match pages {
         ForkedPages::OtherProcess(forking) => {
             forking.in_parent().unwrap_or_else(|e| fail(&e));
@@ -193,7 +198,7 @@ fn end_in_parent() {
             }
         }
     }
-    drop((heap, ranges, turn, signals));
+    drop((table, heap, ranges, turn, signals));
 }
 
 unsafe extern "C" fn in_child() {
@@ -207,7 +212,7 @@ unsafe extern "C" fn in_child() {
         bring_locale();
     }
     let thread = start.as_ref().map(|(_, settings)| start_thread_of_copy(settings));
-    let Some(Fork { pages, heap, ranges, turn, signals, .. }) = take_fork() else { return };
+    let Some(Fork { pages, heap, ranges, turn, signals, table, .. }) = take_fork() else { return };
     let started = match (pages, thread) {
         (ForkedPages::OtherProcess(forking), _) => forking.in_child(),
         (ForkedPages::Own(own), Some(thread)) => {
@@ -219,7 +224,7 @@ unsafe extern "C" fn in_child() {
     if let Err(e) = started {
         fail(&e);
     }
-    drop((start, heap, ranges, turn, signals));
+    drop((table, start, heap, ranges, turn, signals));
 }
 
 /// Has the C library touch what it touches as a thread begins, which is tables of the global

@@ -12,7 +12,7 @@
 //! trusted memory off swap devices and out of core dumps; `syscall_filter`: system calls that the
 //! kernel refuses where pages cannot be pinned; `files`: the pager's own, which the program cannot
 //! close; `loader`: libraries that would bypass this one; `fork`: copies of the process, or why
-//! there are none; `segv_action`: pages that are missing in a copy; `direct_io`; `affinity`: the
+//! there are none; `segv_action`: pages that are missing in a copy; `thread_table`: what the C library needs there; `direct_io`; `affinity`: the
 //! processors of threads; `spawners`: functions that start threads and programs; `loader_command`:
 //! how programs that load no library are run; `trusted_heap`: memory that is never paged;
 //! `static_program`: programs that load no library; `stand_in`: whether this process's is one.
@@ -46,6 +46,7 @@ mod static_data;
 #[cfg(target_arch = "x86_64")]
 mod static_program;
 mod syscall_filter;
+mod thread_table;
 mod trusted_heap;
 
 #[global_allocator]
