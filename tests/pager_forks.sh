@@ -27,6 +27,13 @@ section "memory at any address, in each protection, and early accesses in the co
 gcc -O1 -Wall -Wextra -Werror -pthread "$lib/copied.c" -o copied
 evictions=0 same --resident 16 --memory 8M -- ./copied
 
+section "what is not paged of copies that end at once"
+expect 0 run --resident 512 --strict -- "$python" -c "
+import os
+if os.fork() == 0:
+    os._exit(0)
+os.wait()"
+
 section "a record of each copy's own"
 run --resident 128 --trace record -- "$python" -c "
 import os

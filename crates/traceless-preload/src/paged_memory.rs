@@ -63,6 +63,10 @@ pub fn set(memory: PagedMemory) {
 /// Has a pager of this process page the memory from now on: this process is a copy.
 pub fn replace_pager(own: OwnPager) {
     if let Some(paged) = PAGED.get() {
+        // The copy may end before it is looked at.
+        if let Some(before) = paged.own_pager() {
+            own.pager.note_unpaged_of(before);
+        }
         paged.memory.store(Box::into_raw(Box::new(Memory::Own(own))), Release);
     }
 }

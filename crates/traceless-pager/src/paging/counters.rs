@@ -169,7 +169,7 @@ impl Counters {
         self.unpaged_other.store(unpaged.other, Relaxed);
     }
 
-    fn unpaged(&self) -> Unpaged {
+    pub(super) fn unpaged(&self) -> Unpaged {
         Unpaged {
             stack: self.unpaged_stack.load(Relaxed),
             static_data: self.unpaged_static.load(Relaxed),

@@ -149,6 +149,11 @@ impl Pager {
         }
     }
 
+    /// Notes as much as another pager, of whose process this one is a copy.
+    pub fn note_unpaged_of(&self, other: &Self) {
+        self.service.counters().note_unpaged(other.service.counters().unpaged());
+    }
+
     /// Locks all pages in memory that are resident or become so. Fails where that is not allowed.
     pub fn lock(&self) -> Result<(), Errno> {
         without_signals(|| {
