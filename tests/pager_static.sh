@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Programs that are linked statically, which load no library: the library loads them.
+# Programs that make system calls past the C library: those that are linked statically, which load
+# no library, so that this one loads them; and those of Go.
 # shellcheck source-path=SCRIPTDIR source=lib/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib/common.sh"
 # shellcheck source=lib/paged.sh
@@ -62,9 +63,37 @@ section "Go"
 if command -v go >/dev/null; then
     CGO_ENABLED=0 GOFLAGS=-mod=mod GO111MODULE=off go build -o words "$lib/words.go"
     most=512 same --resident 512 --memory 64M -- ./words ./static
+    # Programs with the dynamic loader: without the C library, and with code in C.
+    export GO111MODULE=off
+    CGO_ENABLED=0 go build -buildmode=pie -o words-pie "$lib/words.go"
+    CGO_ENABLED=1 go build -o words-c "$lib/words.go" "$lib/cgo.go"
+    CGO_ENABLED=1 go build -buildmode=pie -o words-c-pie "$lib/words.go" "$lib/cgo.go"
+    for program in words-pie words-c words-c-pie; do
+        most=512 same --resident 512 --memory 64M -- "./$program" ./static
+        # Copies of it have 3 MB.
+        expect 0 run --resident 512 --memory 64M --strict=10 -- "./$program"
+    done
+    most=512 same --resident 512 --memory 64M --policy clock --scheme eager -- ./words-c
+    most=512 same --resident 512 --memory 64M --way protect --lock off -- ./words-c
+    expect 0 run --mode process --resident 512 --memory 64M -- ./words-c
 else
     leave_out "Go: it is not installed"
 fi
+
+section "programs of Go from packages"
+mkdir -p files
+head --bytes 3000000 /dev/urandom >files/random
+seq 200000 >files/numbers
+evictions=0 same --resident 2048 --memory 256M -- rclone sync files synced
+check "all was copied" diff -r files synced
+export RESTIC_PASSWORD=password
+expect 0 run --resident 2048 --memory 512M --strict -- restic init --quiet --repo repository
+expect 0 run --resident 2048 --memory 512M --strict -- restic backup --quiet --repo repository files
+expect 0 run --resident 2048 --memory 512M --strict -- \
+    restic restore latest --quiet --repo repository --target restored
+check "all came back" diff -r files restored/files
+# Without paging, as a check of what was written.
+expect 0 restic check --read-data --quiet --repo repository
 
 section "how much is not paged"
 expect 0 run --resident 64 --memory 32M --strict -- ./static again 0

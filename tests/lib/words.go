@@ -13,7 +13,13 @@ import (
 
 const goroutines = 8
 
+// What code in C does, if there is any.
+var inC func()
+
 func main() {
+	if inC != nil {
+		inC()
+	}
 	counts := map[string]int{}
 	for n := 0; n < 200000; n++ {
 		counts[fmt.Sprint("word ", n*7919%20011)] += n

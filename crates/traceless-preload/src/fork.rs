@@ -41,10 +41,21 @@ struct Fork {
     pages: ForkedPages,
     heap: Option<MutexGuard<'static, Heap>>,
     ranges: Option<[MutexGuard<'static, Ranges>; 2]>,
-    turn: MutexGuard<'static, ()>,
+    turn: (MutexGuard<'static, ()>, CallsTurn),
     /// From when the pages are copied. A handler would need the locks above.
     signals: Option<(Option<SegvAction>, SignalsBlocked)>,
     table: Option<OrdinaryTable>,
+}
+
+/// Keeps other threads from serving system calls, which takes the locks above.
+#[cfg(target_arch = "x86_64")]
+type CallsTurn = Option<crate::system_calls::libc_context::OwnTurn>;
+#[cfg(not(target_arch = "x86_64"))]
+type CallsTurn = ();
+
+fn take_calls_turn() -> CallsTurn {
+    #[cfg(target_arch = "x86_64")]
+    crate::system_calls::libc_context::take_turn()
 }
 
 /// The pages of the copy.
@@ -100,16 +111,18 @@ unsafe fn register(
 }
 
 /// Announces to the pager that this thread is about to fork.
-fn announce(paged: &'static PagedMemory) -> Result<(), Error> {
+fn announce(memory: &'static PagedMemory) -> Result<(), Error> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
-    if paged.has_this_stack() {
+    if memory.has_this_stack() {
         return Err(Error::Refused("the stack is in paged memory".into()));
     }
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let copied = if let Some(client) = paged.client() {
+    // In this order: a system call that is served may be a fork.
+    let calls = take_calls_turn();
+    let turn = (TURN.lock().unwrap_or_else(PoisonError::into_inner), calls);
+    let pages = if let Some(client) = memory.client() {
         ForkedPages::OtherProcess(client.fork()?)
     } else {
-        let settings = &paged.own().ok_or(NOT_PAGED)?.settings;
+        let settings = &memory.own().ok_or(NOT_PAGED)?.settings;
         if !malloc::is_librarys() {
             return Err(Error::Refused(
                 "the program has a malloc of its own: take --mode process".into(),
@@ -122,7 +135,6 @@ fn announce(paged: &'static PagedMemory) -> Result<(), Error> {
         ForkedPages::Own(Box::new(OwnCopy { pages: copy, settings }))
     };
     OWNER.store(current_pthread(), Relaxed);
-    let pages = copied;
     let (lists, heap, ranges, signals, table) = (None, None, None, None, None);
     let fork = Fork { lists, pages, heap, ranges, turn, signals, table };
     // SAFETY: it is this thread's turn.

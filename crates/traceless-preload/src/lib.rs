@@ -12,10 +12,12 @@
 //! trusted memory off swap devices and out of core dumps; `syscall_filter`: system calls that the
 //! kernel refuses where pages cannot be pinned; `files`: the pager's own, which the program cannot
 //! close; `loader`: libraries that would bypass this one; `fork`: copies of the process, or why
-//! there are none; `segv_action`: pages that are missing in a copy; `thread_table`: what the C library needs there; `direct_io`; `affinity`: the
-//! processors of threads; `spawners`: functions that start threads and programs; `loader_command`:
-//! how programs that load no library are run; `trusted_heap`: memory that is never paged;
-//! `static_program`: programs that load no library; `stand_in`: whether this process's is one.
+//! there are none; `segv_action`: pages that are missing in a copy; `thread_table`: what the C
+//! library reads there; `direct_io`; `affinity`: the processors of threads; `spawners`: functions
+//! that start threads and programs; `loader_command`: how programs that load no library are run;
+//! `trusted_heap`: memory that is never paged; `static_program`: programs that load no library;
+//! `stand_in`: whether this process's is one; `go_program`: programs of Go that load libraries;
+//! `system_calls`: what programs of both kinds request past the C library.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod advice;
@@ -23,6 +25,8 @@ mod affinity;
 mod direct_io;
 mod files;
 mod fork;
+#[cfg(target_arch = "x86_64")]
+mod go_program;
 mod libc_functions;
 mod loader;
 #[cfg(target_arch = "x86_64")]
@@ -46,6 +50,8 @@ mod static_data;
 #[cfg(target_arch = "x86_64")]
 mod static_program;
 mod syscall_filter;
+#[cfg(target_arch = "x86_64")]
+mod system_calls;
 mod thread_table;
 mod trusted_heap;
 

@@ -59,9 +59,13 @@ functions! {
     pthread_create,
     pthread_getaffinity_np,
     pthread_setaffinity_np,
+    pthread_sigmask,
     sbrk,
     sched_getaffinity,
     sched_setaffinity,
+    sigaction,
+    signal,
+    sigprocmask,
     system,
     vfork,
 }

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 use traceless_pager::paging::{
     Config, CounterFile, Counters, Error, Lock, PIN_PROGRAM_THREADS, Pager, PagerThread, PagesCopy,
-    Result, Settings, SharedCounters, Wrapper,
+    Result, Settings, SharedCounters, Wrapper, has_go_runtime,
 };
 
 /// Starts the pager of a program.
@@ -53,8 +53,8 @@ fn config(settings: &Settings) -> Result<Config> {
         frames: settings.resident,
         policy: settings.policy,
         overflow: settings.overflow,
-        // A program that is linked statically starts threads without this library.
-        pin_threads: PIN_PROGRAM_THREADS && !stand_in::loads_program(),
+        // Programs that are linked statically, and Go, start threads without this library.
+        pin_threads: PIN_PROGRAM_THREADS && !stand_in::loads_program() && !has_go_runtime(),
         pace: settings.pace,
         evict_method: settings.evict_method,
         lock: settings.lock,

@@ -4,7 +4,7 @@ use crate::paged_memory::{self, Memory, PagedMemory};
 use crate::report::fail;
 use crate::{fork, libc_functions, malloc, own_pager, protected, shutdown, stand_in, static_data};
 #[cfg(target_arch = "x86_64")]
-use crate::{loader_command, static_program};
+use crate::{go_program, loader_command, static_program, system_calls};
 use core::ffi::{c_char, c_int};
 use traceless_pager::paging::{Client, Result, Settings, VARIABLE};
 
@@ -20,7 +20,7 @@ extern "C" fn init(_: c_int, arguments: *mut *mut c_char, environment: *mut *mut
     #[cfg(target_arch = "x86_64")]
     {
         loader_command::prepare();
-        static_program::serve_inherited();
+        system_calls::trap::serve_inherited();
     }
     begin();
     #[cfg(target_arch = "x86_64")]
@@ -41,6 +41,8 @@ fn begin() {
     match started {
         Ok(memory) => {
             paged_memory::set(memory);
+            #[cfg(target_arch = "x86_64")]
+            go_program::trap();
             static_data::page_all();
             paged_memory::note_unpaged();
         }

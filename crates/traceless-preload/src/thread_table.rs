@@ -13,12 +13,12 @@ type Entry = [usize; 2];
 /// Entries for which there is room.
 const ENTRIES_MAX: usize = 1024;
 
-struct Room(UnsafeCell<[Entry; ENTRIES_MAX]>);
+struct TableRoom(UnsafeCell<[Entry; ENTRIES_MAX]>);
 
 // SAFETY: one thread at a time forks.
-unsafe impl Sync for Room {}
+unsafe impl Sync for TableRoom {}
 
-static ROOM: Room = Room(UnsafeCell::new([[0; 2]; ENTRIES_MAX]));
+static ROOM: TableRoom = TableRoom(UnsafeCell::new([[0; 2]; ENTRIES_MAX]));
 
 /// A table in ordinary memory in the place of this thread's, until it is dropped.
 pub struct OrdinaryTable {
@@ -34,7 +34,7 @@ impl OrdinaryTable {
             return None;
         }
         // SAFETY: the record of this thread points behind the table's first entry, which is the
-        // number of those behind the second; and one thread at a time.
+        // number of entries behind the second; and one thread at a time.
         unsafe {
             let paged = table.sub(1);
             let entries = (*paged)[0].saturating_add(2);

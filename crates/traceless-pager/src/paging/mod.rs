@@ -62,7 +62,7 @@ pub use faults::pace::{Pace, TICKS_PER_SECOND_MAX, Ticks};
 pub use faults::service::FRAMES_MIN;
 pub use heap::{Heap, Pages};
 pub use kernel::evict::EvictMethod;
-pub use kernel::go_runtime::has_go_runtime;
+pub use kernel::go_runtime::{go_code, has_go_runtime, note_program_trapped};
 pub use kernel::locking::{Lock, lock, lock_this_process, may_lock, may_lock_all};
 pub use kernel::memory::{Mapping, SharedNumbers, fix_addresses};
 pub use kernel::own_files::own_files;

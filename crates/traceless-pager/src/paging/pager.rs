@@ -149,7 +149,7 @@ impl Pager {
         }
     }
 
-    /// Notes as much as another pager, of whose process this one is a copy.
+    /// Notes as much as another pager has: this process is a copy of that pager's.
     pub fn note_unpaged_of(&self, other: &Self) {
         self.service.counters().note_unpaged(other.service.counters().unpaged());
     }

@@ -17,8 +17,7 @@ pub struct Image {
     pub range: Range<usize>,
     /// Bytes behind them that are kept for its heap of old (`brk`).
     pub break_room: usize,
-    /// Where its code is, whole pages, which do not reach across a multiple of 4 GiB: a filter of
-    /// system calls compares the halves of addresses.
+    /// Where its code is, whole pages.
     pub code: Range<usize>,
     /// Its first instruction.
     pub entry: usize,
@@ -75,7 +74,7 @@ impl Image {
                 (0, reserve_some(|room| reserve_at(end, room))?.1)
             }
             ElfHeaders::ANYWHERE => {
-                let (place, room) = reserve_some(|room| reserve(end - start, room))?;
+                let (place, room) = reserve_some(|room| reserved(0, end - start + room, 0))?;
                 (place.wrapping_sub(start), room)
             }
             _ => return Err(ImageError::Damaged),
@@ -85,9 +84,6 @@ impl Image {
         let first = executed.iter().map(|pages| pages.start).min().ok_or(ImageError::Damaged)?;
         let last = executed.iter().map(|pages| pages.end).max().ok_or(ImageError::Damaged)?;
         let code = base.wrapping_add(first)..base.wrapping_add(last);
-        if code.start >> 32 != (code.end - 1) >> 32 {
-            return Err(ImageError::Damaged);
-        }
         for part in &loaded {
             part.map(file, base)?;
         }
@@ -202,17 +198,7 @@ fn reserve_at(start: usize, len: usize) -> io::Result<()> {
     if mapped == start { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EEXIST)) }
 }
 
-/// Keeps `len` bytes for the program anywhere, but not across a multiple of 4 GiB, as a filter of
-/// system calls compares the halves of addresses; and `room` bytes behind them.
-fn reserve(len: usize, room: usize) -> io::Result<usize> {
-    let start = reserved(0, len + room, 0)?;
-    if start >> 32 == (start + len - 1) >> 32 {
-        return Ok(start);
-    }
-    // What was found stays: so the next is elsewhere, and the waste is addresses.
-    Ok(reserved(0, len + room + (1 << 32), 0)?.next_multiple_of(1 << 32))
-}
-
+/// Keeps memory for the program, anywhere if `start` is 0.
 fn reserved(start: usize, len: usize, flags: c_int) -> io::Result<usize> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let (address, none) = (start as *mut c_void, libc::PROT_NONE);

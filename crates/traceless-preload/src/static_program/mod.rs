@@ -1,37 +1,16 @@
 //! Programs that are linked statically, which load no library: the dynamic loader starts this
 //! library in their place, and it loads them. It is what `exec` would be to them.
 //!
-//! Their memory is paged as that of other programs, with their static data and their first stack.
-//! The kernel traps what their own code requests of it with respect to memory, files of the
-//! pager's, and copies of the process, by a filter of system calls (seccomp) and SIGSYS; the
-//! functions of this library that replace the C library's then serve it.
-//!
-//! | module | what it holds |
-//! |---|---|
-//! | `image` | the program's segments in memory |
-//! | `first_stack` | arguments, environment and the kernel's values, as a program finds them |
-//! | `trap` | the filter, and the action for SIGSYS |
-//! | `calls` | what is done for each system call that is trapped |
-//! | `signals` | the program's own masks and actions, which must spare SIGSYS |
-//! | `exec` | other programs that it runs in its place |
-//! | `own_program` | the kernel's names for the program |
-//! | `libc_context` | stack and thread of the C library, on which this library runs |
-//! | `raw` | system calls without the C library |
+//! Their memory is paged as that of other programs, with their static data and their first stack
+//! (`first_stack`: arguments, environment and the kernel's values, as a program finds them).
+//! `image` puts their segments into memory.
 
-mod calls;
-mod exec;
 mod first_stack;
 mod image;
-mod libc_context;
-mod own_program;
-mod raw;
-mod signals;
-mod trap;
-
-pub use trap::serve_inherited;
 
 use self::image::Image;
 use crate::report::print;
+use crate::system_calls::{calls, libc_context, own_program, trap};
 use core::ffi::{CStr, c_char, c_int};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -83,7 +62,7 @@ unsafe fn prepare(
     let stack = stack.map_err(|e| format!("there is no room for its stack: {e}"))?;
     name_process(path);
     calls::begin(image.range.end, image.range.end + image.break_room);
-    trap::install(&image.code)?;
+    trap::install(core::slice::from_ref(&image.code))?;
     Ok((image.entry, stack))
 }
 

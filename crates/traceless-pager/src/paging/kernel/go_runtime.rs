@@ -1,61 +1,108 @@
 //! Whether Go's runtime is in the program. With cgo it maps memory by the C library, but discards
 //! pages by system calls of its own, and relies on zeros afterwards. A page that is away then would
-//! come back with its old contents, so what is reserved beside this runtime is not paged.
+//! come back with its old contents, so what is reserved beside this runtime is not paged, unless
+//! its system calls are trapped.
 
+use crate::PAGE_LEN;
 use core::ffi::{c_int, c_void};
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// How many libraries had been loaded when all were looked at.
 static LOADED: AtomicU64 = AtomicU64::new(0);
 static IS_THERE: AtomicBool = AtomicBool::new(false);
 
+/// Whether system calls of the program itself are trapped.
+static IS_TRAPPED: AtomicBool = AtomicBool::new(false);
+
 /// The name and the type of the note that Go's linker writes.
 const NAME: [u8; 4] = *b"Go\0\0";
 const BUILD_ID: u32 = 4;
 
-/// Whether this program or any of its libraries is written in Go.
+/// Whether this program or any of its libraries is written in Go, and its system calls are not
+/// trapped.
 pub fn has_go_runtime() -> bool {
     if IS_THERE.load(Relaxed) {
         return true;
     }
-    let mut loaded = 0_u64;
-    // SAFETY: the function has that type, and the number lives as long as the call.
-    let found = unsafe { libc::dl_iterate_phdr(Some(look_at), (&raw mut loaded).cast()) } == FOUND;
+    let (mut loaded, mut nth) = (0, 0);
+    let found = look_at_objects(|object| {
+        (loaded, nth) = (object.dlpi_adds, nth + 1);
+        if loaded == LOADED.load(Relaxed) {
+            return Some(false);
+        }
+        // The program is the first object.
+        let counts = nth > 1 || !IS_TRAPPED.load(Relaxed);
+        (counts && has_go(object)).then_some(true)
+    });
     LOADED.store(loaded, Relaxed);
-    if found {
+    let is_there = found == Some(true);
+    if is_there {
         IS_THERE.store(true, Relaxed);
     }
-    found
+    is_there
 }
 
-const GO_ON: c_int = 0;
-const NOTHING_NEW: c_int = 1;
-const FOUND: c_int = 2;
+/// Where the program's own code is, if it is written in Go: whole pages.
+pub fn go_code() -> Vec<Range<usize>> {
+    let code =
+        look_at_objects(|object| Some(if has_go(object) { code_of(object) } else { vec![] }));
+    code.unwrap_or_default()
+}
 
-/// Looks at one object of the program.
-unsafe extern "C" fn look_at(
-    object: *mut libc::dl_phdr_info,
-    _: libc::size_t,
-    loaded: *mut c_void,
-) -> c_int {
-    // SAFETY: the C library's description of an object, and the caller's number.
-    let object = unsafe {
-        loaded.cast::<u64>().write((*object).dlpi_adds);
-        &*object
-    };
-    if object.dlpi_adds == LOADED.load(Relaxed) {
-        return NOTHING_NEW;
+/// Notes that the system calls of the program itself are trapped.
+pub fn note_program_trapped() {
+    IS_TRAPPED.store(true, Relaxed);
+    IS_THERE.store(false, Relaxed);
+}
+
+/// Looks at the program and its libraries until `look` has a result, which is returned.
+fn look_at_objects<T, L: FnMut(&libc::dl_phdr_info) -> Option<T>>(look: L) -> Option<T> {
+    unsafe extern "C" fn look_at<T, L: FnMut(&libc::dl_phdr_info) -> Option<T>>(
+        object: *mut libc::dl_phdr_info,
+        _: libc::size_t,
+        search: *mut c_void,
+    ) -> c_int {
+        // SAFETY: the C library's description of an object, and the caller's search.
+        let (object, (look, result)) = unsafe { (&*object, &mut *search.cast::<(L, Option<T>)>()) };
+        *result = look(object);
+        c_int::from(result.is_some())
     }
-    // SAFETY: the object's table of segments.
-    let segments =
+    let mut search = (look, None);
+    // SAFETY: the function has that type, and the search lives as long as the call.
+    unsafe { libc::dl_iterate_phdr(Some(look_at::<T, L>), (&raw mut search).cast()) };
+    search.1
+}
+
+/// The parts of an object of that kind, and where each lies.
+fn parts(
+    object: &libc::dl_phdr_info,
+    kind: u32,
+) -> impl Iterator<Item = (&libc::Elf64_Phdr, Range<usize>)> {
+    // SAFETY: the object's table.
+    let table =
         unsafe { core::slice::from_raw_parts(object.dlpi_phdr, usize::from(object.dlpi_phnum)) };
-    let mut notes = segments.iter().filter(|segment| segment.p_type == libc::PT_NOTE);
-    let has_go = notes.any(|segment| {
-        let start = (object.dlpi_addr + segment.p_vaddr) as *const u8;
+    table.iter().filter(move |part| part.p_type == kind).map(|part| {
+        let start = (object.dlpi_addr + part.p_vaddr) as usize;
+        (part, start..start + part.p_memsz as usize)
+    })
+}
+
+/// Whether an object is written in Go.
+fn has_go(object: &libc::dl_phdr_info) -> bool {
+    parts(object, libc::PT_NOTE).any(|(_, range)| {
         // SAFETY: a segment that is mapped as long as the object, and read only.
-        has_go_note(unsafe { core::slice::from_raw_parts(start, segment.p_memsz as usize) })
-    });
-    if has_go { FOUND } else { GO_ON }
+        has_go_note(unsafe { core::slice::from_raw_parts(range.start as *const u8, range.len()) })
+    })
+}
+
+/// Where an object's code is, whole pages.
+fn code_of(object: &libc::dl_phdr_info) -> Vec<Range<usize>> {
+    let code = parts(object, libc::PT_LOAD).filter(|(part, _)| part.p_flags & libc::PF_X != 0);
+    let pages = |Range { start, end }: Range<usize>| {
+        start / PAGE_LEN * PAGE_LEN..end.next_multiple_of(PAGE_LEN)
+    };
+    code.map(|(_, range)| pages(range)).collect()
 }
 
 /// Whether the note of Go's linker is among these.
@@ -91,6 +138,6 @@ mod tests {
         assert!(has_go_note(&go) && has_go_note(&[&gnu[..], &go].concat()));
         assert!(!has_go_note(&gnu) && !has_go_note(&[]) && !has_go_note(&gnu[..5]));
         assert!(!has_go_note(&note(b"Go\0\0", 3, 4)));
-        assert!(!has_go_runtime(), "this program has none");
+        assert!(!has_go_runtime() && go_code().is_empty(), "this program has none");
     }
 }

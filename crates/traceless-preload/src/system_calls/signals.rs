@@ -4,6 +4,7 @@
 use super::libc_context::InTurn;
 use super::raw;
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{siginfo_t, ucontext_t};
 
 /// The bit of SIGSYS in the kernel's masks.
@@ -15,16 +16,29 @@ const MASK_LEN: usize = 8;
 /// An action, as the kernel has it.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct KernelAction {
-    handler: usize,
-    flags: u64,
-    restorer: usize,
-    mask: u64,
+pub struct KernelAction {
+    pub handler: usize,
+    pub flags: u64,
+    pub restorer: usize,
+    pub mask: u64,
 }
 
 /// The action for SIGSYS that the program believes to have set.
 static SIGSYS_ACTION: InTurn<KernelAction> =
     InTurn::new(KernelAction { handler: libc::SIG_DFL, flags: 0, restorer: 0, mask: 0 });
+
+/// Whether SIGSYS is spared.
+static IS_SPARED: AtomicBool = AtomicBool::new(false);
+
+/// Has SIGSYS spared by functions of the C library, too: this library's action is set.
+pub fn spare() {
+    IS_SPARED.store(true, Relaxed);
+}
+
+/// Whether SIGSYS is spared.
+pub fn is_spared() -> bool {
+    IS_SPARED.load(Relaxed)
+}
 
 /// Serves `rt_sigprocmask`, with the mask that will be in force.
 ///
@@ -97,14 +111,10 @@ pub unsafe fn change_action(arguments: [usize; 6]) -> isize {
     // SAFETY: the caller's promise.
     let wanted = (new != 0).then(|| unsafe { (new as *const KernelAction).read_unaligned() });
     if raw::int(signal) == libc::SIGSYS && len == MASK_LEN {
-        // SAFETY: a program sets its actions on one thread at a time, or does not know which holds;
-        // and the caller's promise.
-        unsafe {
-            let action = SIGSYS_ACTION.get();
-            if old != 0 {
-                (old as *mut KernelAction).write_unaligned(*action);
-            }
-            *action = wanted.unwrap_or(*action);
+        let before = change_sigsys_action(wanted);
+        if old != 0 {
+            // SAFETY: the caller's promise.
+            unsafe { (old as *mut KernelAction).write_unaligned(before) };
         }
         return 0;
     }
@@ -112,6 +122,14 @@ pub unsafe fn change_action(arguments: [usize; 6]) -> isize {
     let at = spared.as_ref().map_or(0, |action| core::ptr::from_ref(action) as usize);
     // SAFETY: the caller's promise, but for a record of ours.
     unsafe { raw::call(libc::SYS_rt_sigaction as usize, [signal, at, old, len, 0, 0]) }
+}
+
+/// Has the program believe that its action for SIGSYS is `wanted`, if that is any. Returns the one
+/// before.
+pub fn change_sigsys_action(wanted: Option<KernelAction>) -> KernelAction {
+    // SAFETY: a program sets its actions on one thread at a time, or does not know which holds.
+    let action = unsafe { SIGSYS_ACTION.get() };
+    core::mem::replace(action, wanted.unwrap_or(*action))
 }
 
 /// Gives the program a SIGSYS that is not of this library's filter.

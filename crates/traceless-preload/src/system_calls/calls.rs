@@ -8,7 +8,7 @@ use super::{exec, raw, signals};
 use crate::loader_command::{is_other_process, own_process};
 use crate::malloc::errno;
 use crate::report::print;
-use crate::{advice, files, fork, locking, mappings, shutdown};
+use crate::{advice, files, fork, locking, mappings, program_break, shutdown};
 use core::ffi::{c_int, c_uint, c_void};
 use std::sync::Once;
 use traceless_pager::PAGE_LEN;
@@ -135,6 +135,14 @@ unsafe fn serve_by_libc(number: i64, arguments: [usize; 6]) -> isize {
 fn change_break(to: usize) -> isize {
     // SAFETY: it is this thread's turn.
     let Break { start, end, limit } = unsafe { BREAK.get() };
+    if *limit == 0 {
+        // The C library's, where this is a program with one.
+        // SAFETY: the promise of the caller of `serve`.
+        unsafe {
+            program_break::brk(to as *mut c_void);
+            return raw::call(libc::SYS_brk as usize, [0; 6]);
+        }
+    }
     let pages = |end: usize| end.next_multiple_of(PAGE_LEN);
     if (*start..=*limit).contains(&to) && set_pages(pages(*end), pages(to)) {
         *end = to;

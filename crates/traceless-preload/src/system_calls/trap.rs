@@ -1,10 +1,10 @@
 //! The filter of system calls that traps the program's own, and the action for SIGSYS that serves
 //! them.
 //!
-//! Only code of the program's image is trapped: the functions of this library make the same system
-//! calls. The filter is inherited by every thread and process that the program starts, and by the
-//! programs that they run. So [`exec`](super::exec) has programs of the same kind started by this
-//! library, too.
+//! Only code of the program's image is trapped: the C library, and the functions of this one, make
+//! the same system calls. The filter is inherited by every thread and process that the program
+//! starts, and by the programs that they run. So [`exec`](super::exec) has programs that are linked
+//! statically started by this library, too.
 
 use super::{calls, raw, signals};
 use crate::syscall_filter::{
@@ -48,9 +48,9 @@ const TRAPPED: [i64; 21] = [
     libc::SYS_rt_sigsuspend,
 ];
 
-/// Whether this library has loaded the program. If not, the filter is that of the program that was
-/// here before, and calls are the kernel's.
-static IS_LOADED: AtomicBool = AtomicBool::new(false);
+/// Whether the filter is this program's. If not, the program that was here before has installed it,
+/// and calls are the kernel's.
+static IS_OWN: AtomicBool = AtomicBool::new(false);
 
 const SYS_SECCOMP: c_int = 1;
 
@@ -58,17 +58,30 @@ const SYS_SECCOMP: c_int = 1;
 const ARGUMENTS: [c_int; 6] =
     [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
 
-/// Has the program's system calls trapped from now on.
-pub fn install(code: &Range<usize>) -> Result<(), &'static str> {
-    IS_LOADED.store(true, Relaxed);
+/// Has the system calls of this code, whole pages each, trapped from now on. If it fails, the
+/// first ranges may be.
+pub fn install(code: &[Range<usize>]) -> Result<(), &'static str> {
+    IS_OWN.store(true, Relaxed);
     set_action().ok_or("the kernel sets no action for SIGSYS")?;
-    let filter = filter(code);
-    let program = sock_fprog {
-        len: u16::try_from(filter.len()).expect("a filter is short"),
-        filter: filter.as_ptr().cast_mut(),
-    };
-    let is_loaded = load_filter(&program) || (forbid_new_privileges() && load_filter(&program));
-    is_loaded.then_some(()).ok_or("the kernel does not trap its system calls (seccomp)")
+    for part in code.iter().flat_map(parts_of) {
+        let filter = filter(&part);
+        let program = sock_fprog {
+            len: u16::try_from(filter.len()).expect("a filter is short"),
+            filter: filter.as_ptr().cast_mut(),
+        };
+        let is_loaded = load_filter(&program) || (forbid_new_privileges() && load_filter(&program));
+        if !is_loaded {
+            return Err("the kernel does not trap its system calls (seccomp)");
+        }
+    }
+    Ok(())
+}
+
+/// The parts of a range between multiples of 4 GiB: a filter compares the halves of addresses.
+fn parts_of(range: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+    let Range { start, end } = *range;
+    let nth = move |number: usize| start.max(number << 32)..end.min((number + 1) << 32);
+    (start >> 32..=(end - 1) >> 32).map(nth)
 }
 
 /// Serves system calls that a filter of an earlier program of this process traps, if there is one:
@@ -96,7 +109,7 @@ fn set_action() -> Option<()> {
         libc::sigaction(libc::SIGSYS, &raw const action, core::ptr::null_mut()) == 0
             && libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const all, core::ptr::null_mut()) == 0
     };
-    is_set.then_some(())
+    is_set.then(signals::spare)
 }
 
 /// The action: serves a system call, on a thread of the program. It must not use the C library.
@@ -120,7 +133,7 @@ unsafe extern "C" fn act(signal: c_int, information: *mut siginfo_t, context: *m
         // SAFETY: the same.
         libc::SYS_rt_sigaction => unsafe { signals::change_action(arguments) },
         // SAFETY: the same.
-        _ if !IS_LOADED.load(Relaxed) => unsafe { raw::call(number as usize, arguments) },
+        _ if !IS_OWN.load(Relaxed) => unsafe { raw::call(number as usize, arguments) },
         // SAFETY: the same.
         _ => unsafe { calls::serve(number, arguments) },
     };

@@ -42,11 +42,15 @@ pub unsafe fn read_link(
     len.cast_signed()
 }
 
-/// Whether a path is the kernel's name for this process's program.
+/// Whether a path is the kernel's name for this process's program, and would lead to the dynamic
+/// loader.
 ///
 /// # Safety
 /// A text.
 pub unsafe fn is_own_program(path: *const c_char) -> bool {
+    if self::path().is_null() {
+        return false;
+    }
     // SAFETY: the caller's promise.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let Some(process) = path.strip_prefix(b"/proc/").and_then(|path| path.strip_suffix(b"/exe"))

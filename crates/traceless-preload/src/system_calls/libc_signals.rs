@@ -1,0 +1,128 @@
+//! The C library's functions for masks and actions of signals. They spare SIGSYS, as the program's
+//! own system calls do: code of the program may run with these masks.
+
+use super::signals::{KernelAction, change_sigsys_action, is_spared};
+use crate::libc_functions::libc_function;
+use core::ffi::c_int;
+use libc::{SIGSYS, sighandler_t, sigset_t};
+
+type ChangeMask = unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
+
+/// As of POSIX.
+///
+/// # Safety
+/// As of POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_sigmask(
+    how: c_int,
+    set: *const sigset_t,
+    old: *mut sigset_t,
+) -> c_int {
+    // SAFETY: that is its type; else the caller's promise.
+    unsafe {
+        let spared = spared(how, set);
+        let set = spared.as_ref().map_or(set, core::ptr::from_ref);
+        libc_function!(pthread_sigmask, ChangeMask)(how, set, old)
+    }
+}
+
+/// As of POSIX.
+///
+/// # Safety
+/// As of POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigprocmask(
+    how: c_int,
+    set: *const sigset_t,
+    old: *mut sigset_t,
+) -> c_int {
+    // SAFETY: that is its type; else the caller's promise.
+    unsafe {
+        let spared = spared(how, set);
+        let set = spared.as_ref().map_or(set, core::ptr::from_ref);
+        libc_function!(sigprocmask, ChangeMask)(how, set, old)
+    }
+}
+
+/// A mask without SIGSYS, if the program's blocks more signals and must spare that one.
+unsafe fn spared(how: c_int, set: *const sigset_t) -> Option<sigset_t> {
+    if !is_spared() || how == libc::SIG_UNBLOCK {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { set.as_ref() }.map(|set| without_sigsys(*set))
+}
+
+fn without_sigsys(mut set: sigset_t) -> sigset_t {
+    // SAFETY: a record of ours.
+    unsafe { libc::sigdelset(&raw mut set, SIGSYS) };
+    set
+}
+
+/// As of POSIX.
+///
+/// # Safety
+/// As of POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    type Change =
+        unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+    // SAFETY: the caller's promise.
+    let wanted = if is_spared() { unsafe { new.as_ref() } } else { None };
+    let spared = wanted.map(|action| {
+        let sa_mask = without_sigsys(action.sa_mask);
+        libc::sigaction { sa_mask, ..*action }
+    });
+    if is_spared() && signal == SIGSYS {
+        let before = change_sigsys_action(spared.as_ref().map(kernels));
+        if !old.is_null() {
+            // SAFETY: the caller's promise.
+            unsafe { old.write(librarys(&before)) };
+        }
+        return 0;
+    }
+    let new = spared.as_ref().map_or(new, core::ptr::from_ref);
+    // SAFETY: that is its type; else the caller's promise.
+    unsafe { libc_function!(sigaction, Change)(signal, new, old) }
+}
+
+/// As of POSIX.
+///
+/// # Safety
+/// As of POSIX.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+    type Change = unsafe extern "C" fn(c_int, sighandler_t) -> sighandler_t;
+    if is_spared() && signal == SIGSYS {
+        // SAFETY: zeros are an action.
+        let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+        (action.sa_sigaction, action.sa_flags) = (handler, libc::SA_RESTART);
+        return change_sigsys_action(Some(kernels(&action))).handler;
+    }
+    // SAFETY: that is its type; else the caller's promise.
+    unsafe { libc_function!(signal, Change)(signal, handler) }
+}
+
+/// An action as the kernel has it, with the first 64 signals of its mask.
+fn kernels(action: &libc::sigaction) -> KernelAction {
+    // SAFETY: a mask is longer than that.
+    let mask = unsafe { (&raw const action.sa_mask).cast::<u64>().read() };
+    let flags = u64::from(action.sa_flags.cast_unsigned());
+    KernelAction { handler: action.sa_sigaction, flags, restorer: 0, mask }
+}
+
+/// An action as the C library has it.
+fn librarys(action: &KernelAction) -> libc::sigaction {
+    // SAFETY: zeros are an action, and a mask is longer than that.
+    unsafe {
+        let mut record: libc::sigaction = core::mem::zeroed();
+        record.sa_sigaction = action.handler;
+        record.sa_flags = (action.flags as u32).cast_signed();
+        (&raw mut record.sa_mask).cast::<u64>().write(action.mask);
+        record
+    }
+}
