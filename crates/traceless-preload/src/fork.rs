@@ -128,6 +128,7 @@ fn announce(memory: &'static PagedMemory) -> Result<(), Error> {
                 "the program has a malloc of its own: take --mode process".into(),
             ));
         }
+        OrdinaryTable::prepare();
         SegvAction::prepare().map_err(|e| Error::Refused(e.to_string()))?;
         let nth = COUNT.fetch_add(1, Relaxed) + 1;
         let name = format!("{}-{nth}", std::process::id());

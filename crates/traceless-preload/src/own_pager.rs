@@ -4,15 +4,21 @@ use crate::own_threads::register_own_thread;
 use crate::paged_memory::OwnPager;
 use crate::report::fail;
 use crate::{protected, shutdown, stand_in};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use traceless_pager::paging::{
     Config, CounterFile, Counters, Error, Lock, PIN_PROGRAM_THREADS, Pager, PagerThread, PagesCopy,
     Result, Settings, SharedCounters, Wrapper, has_go_runtime,
 };
 
+/// Whether all threads of the program are started by functions of this library. Programs that are
+/// linked statically, and Go, start threads by themselves.
+static STARTS_ALL_THREADS: AtomicBool = AtomicBool::new(false);
+
 /// Starts the pager of a program.
 pub fn start(settings: &Settings) -> Result<OwnPager> {
+    // In a copy the loader may be locked by a thread that is not there.
+    STARTS_ALL_THREADS.store(!stand_in::loads_program() && !has_go_runtime(), Ordering::Relaxed);
     let config = config(settings)?;
     let (scheme, recording) = settings.build()?;
     let pager = Pager::start(scheme, config)?;
@@ -53,8 +59,7 @@ fn config(settings: &Settings) -> Result<Config> {
         frames: settings.resident,
         policy: settings.policy,
         overflow: settings.overflow,
-        // Programs that are linked statically, and Go, start threads without this library.
-        pin_threads: PIN_PROGRAM_THREADS && !stand_in::loads_program() && !has_go_runtime(),
+        pin_threads: PIN_PROGRAM_THREADS && STARTS_ALL_THREADS.load(Ordering::Relaxed),
         pace: settings.pace,
         evict_method: settings.evict_method,
         lock: settings.lock,

@@ -4,7 +4,8 @@
 //! pager, the thread that forks uses a table in ordinary memory.
 
 use crate::paged_memory::is_paged;
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
+use core::hint::black_box;
 use core::ptr::copy_nonoverlapping;
 
 /// An entry: the number of entries, that of changes, or an object's variables.
@@ -26,7 +27,17 @@ pub struct OrdinaryTable {
     entries: usize,
 }
 
+thread_local! {
+    static VARIABLE: Cell<u8> = const { Cell::new(0) };
+}
+
 impl OrdinaryTable {
+    /// Has the C library bring this thread's table up to date, which may allocate a longer one:
+    /// objects with variables may have been loaded since the thread has used any.
+    pub fn prepare() {
+        VARIABLE.set(black_box(VARIABLE.get()));
+    }
+
     /// Puts it there, if this thread's is in paged memory. One thread at a time.
     pub fn take_place() -> Option<Self> {
         let table = table();
