@@ -3,6 +3,9 @@
 package main
 
 /*
+#cgo CFLAGS: -D_GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -57,6 +60,31 @@ static int catch_bad_call(void) {
     return sigaction(SIGSYS, &before, NULL) == 0 ? caught : -4;
 }
 
+// A Go function is called by an action while all other signals are blocked.
+static volatile int sum_in_action;
+static void call_go(int number) { sum_in_action = goSum(number); }
+
+static int wait_for_signals(void) {
+    struct sigaction action = {.sa_handler = call_go}, before;
+    sigset_t one, all, mask;
+    sigfillset(&action.sa_mask);
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    sigfillset(&all);
+    sigdelset(&all, SIGUSR1);
+    if (sigaction(SIGUSR1, &action, &before) != 0) return -1;
+    int sum = 0;
+    for (int nth = 0; nth < 2; nth++) {
+        pthread_sigmask(SIG_BLOCK, &one, &mask);
+        pthread_kill(pthread_self(), SIGUSR1);
+        int waited = nth ? ppoll(NULL, 0, NULL, &all) : sigsuspend(&all);
+        if (waited != -1 || errno != EINTR) return -2;
+        pthread_sigmask(SIG_SETMASK, &mask, NULL);
+        sum += sum_in_action;
+    }
+    return sigaction(SIGUSR1, &before, NULL) == 0 ? sum : -3;
+}
+
 static int copy(const char *memory) {
     fflush(stdout);
     pid_t child = fork();
@@ -98,6 +126,7 @@ func init() {
 func runC() {
 	fmt.Println("threads", C.run_threads())
 	fmt.Println("signal", C.catch_bad_call())
+	fmt.Println("waits", C.wait_for_signals())
 	memory := (*[1 << 20]byte)(C.malloc(1 << 20))
 	for at := range memory {
 		memory[at] = byte(at >> 12)

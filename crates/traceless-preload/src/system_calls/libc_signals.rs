@@ -4,7 +4,7 @@
 use super::signals::{KernelAction, change_sigsys_action, is_spared};
 use crate::libc_functions::libc_function;
 use core::ffi::c_int;
-use libc::{SIGSYS, sighandler_t, sigset_t};
+use libc::{SIGSYS, epoll_event, fd_set, nfds_t, pollfd, sighandler_t, sigset_t, timespec};
 
 type ChangeMask = unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
 
@@ -57,6 +57,42 @@ fn without_sigsys(mut set: sigset_t) -> sigset_t {
     // SAFETY: a record of ours.
     unsafe { libc::sigdelset(&raw mut set, SIGSYS) };
     set
+}
+
+/// Functions that wait for a signal with another mask in force.
+macro_rules! waits_with_mask {
+    ($($name:ident($($argument:ident: $kind:ty),*);)*) => {
+        $(
+            /// As of the C library.
+            ///
+            /// # Safety
+            /// As of the C library.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: $kind,)* mask: *const sigset_t) -> c_int {
+                type Wait = unsafe extern "C" fn($($kind,)* *const sigset_t) -> c_int;
+                // SAFETY: that is its type; else the caller's promise.
+                unsafe {
+                    let spared = spared(libc::SIG_SETMASK, mask);
+                    let mask = spared.as_ref().map_or(mask, core::ptr::from_ref);
+                    libc_function!($name, Wait)($($argument,)* mask)
+                }
+            }
+        )*
+    };
+}
+
+waits_with_mask! {
+    epoll_pwait(epoll: c_int, events: *mut epoll_event, room: c_int, milliseconds: c_int);
+    epoll_pwait2(epoll: c_int, events: *mut epoll_event, room: c_int, limit: *const timespec);
+    ppoll(files: *mut pollfd, count: nfds_t, limit: *const timespec);
+    pselect(
+        count: c_int,
+        read: *mut fd_set,
+        written: *mut fd_set,
+        failed: *mut fd_set,
+        limit: *const timespec
+    );
+    sigsuspend();
 }
 
 /// As of POSIX.
