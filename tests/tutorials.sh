@@ -10,13 +10,13 @@ ln -s "$traceless" path/traceless
 PATH=$scratch/path:$PATH
 
 # The blocks of commands of the page $1. What runs in the background is ready before the next
-# command, and has ended before what follows its end.
+# command.
 commands() {
     sed --quiet '/^```sh$/,/^```$/ { /^```/ d; p }' "$root/docs/tutorials/$1.md" |
         sed --regexp-extended --expression 's/.* serve .*--socket (\S*).*&$/&\n@ [ -S \1 ]/' \
             --expression 's/.* gateway .*&$/&\n@ redis-cli -p 6400 ping >\/dev\/null 2>\&1/' |
         sed --expression 's/^@ \(.*\)/until \1; do sleep 0.05; done/' \
-            --expression "s/6400/$port/g" --expression '/^kill %1/ a wait || true'
+            --expression "s/6400/$port/g"
 }
 
 # Follows the page $1, whose commands call the tools after it.
