@@ -13,7 +13,8 @@ type CloseFrom = unsafe extern "C" fn(c_int);
 type Dup2 = unsafe extern "C" fn(c_int, c_int) -> c_int;
 type Dup3 = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
 
-fn is_ours(file: c_int) -> bool {
+/// Whether a file is the pager's.
+pub fn is_own(file: c_int) -> bool {
     own_files().any(|own| own == file)
 }
 
@@ -28,7 +29,7 @@ fn refuse() -> c_int {
 /// As of POSIX.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close(file: c_int) -> c_int {
-    if is_ours(file) {
+    if is_own(file) {
         return refuse();
     }
     // SAFETY: the caller's promise; and the function has that type.
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn close(file: c_int) -> c_int {
 /// As of POSIX.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup2(file: c_int, number: c_int) -> c_int {
-    if is_ours(number) {
+    if is_own(number) {
         return refuse();
     }
     // SAFETY: the caller's promise; and the function has that type.
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn dup2(file: c_int, number: c_int) -> c_int {
 /// As of Linux.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dup3(file: c_int, number: c_int, flags: c_int) -> c_int {
-    if is_ours(number) {
+    if is_own(number) {
         return refuse();
     }
     // SAFETY: the caller's promise; and the function has that type.

@@ -49,6 +49,8 @@ pub unsafe fn serve(number: i64, arguments: [usize; 6]) -> isize {
             | libc::SYS_pselect6
             | libc::SYS_epoll_pwait
             | libc::SYS_epoll_pwait2 => signals::wait(number, arguments),
+            libc::SYS_close => use_file(number, first, arguments),
+            libc::SYS_dup2 | libc::SYS_dup3 => use_file(number, second, arguments),
             libc::SYS_readlink => read_link(number, first, [second, third], arguments),
             libc::SYS_readlinkat => read_link(number, second, [third, arguments[3]], arguments),
             _ => with_libc(|| {
@@ -57,6 +59,16 @@ pub unsafe fn serve(number: i64, arguments: [usize; 6]) -> isize {
             }),
         }
     }
+}
+
+/// Serves a system call that closes a file, unless that is the pager's. It may take long, so other
+/// threads have their turns meanwhile.
+unsafe fn use_file(number: i64, file: usize, arguments: [usize; 6]) -> isize {
+    if with_libc(|| files::is_own(int(file))) {
+        return -(libc::EBADF as isize);
+    }
+    // SAFETY: the promise of the caller of `serve`.
+    unsafe { raw::call(number as usize, arguments) }
 }
 
 /// Whether a range has this thread's stack: a thread of musl unmaps its own as it ends.
@@ -119,9 +131,6 @@ unsafe fn serve_by_libc(number: i64, arguments: [usize; 6]) -> isize {
             libc::SYS_munlock => locking::munlock(address, len) as isize,
             libc::SYS_mlockall => locking::mlockall(file) as isize,
             libc::SYS_munlockall => locking::munlockall() as isize,
-            libc::SYS_close => files::close(file) as isize,
-            libc::SYS_dup2 => files::dup2(file, ints[0]) as isize,
-            libc::SYS_dup3 => files::dup3(file, ints[0], ints[1]) as isize,
             libc::SYS_close_range => {
                 files::close_range(first as c_uint, len as c_uint, ints[1]) as isize
             }

@@ -77,7 +77,8 @@ pub unsafe fn leave(entry: usize, stack: usize) -> ! {
 /// library. All signals are blocked.
 pub fn with_libc<T>(work: impl FnOnce() -> T) -> T {
     let mut task = Task { work: Some(work), done: None };
-    let turn = TURN.take();
+    // A signal's action may need it in the midst of a fork, which has it.
+    let turn = take_turn();
     let own = thread_register();
     let is_librarys = IS_SHARED.load(Relaxed) && is_of_libc(own);
     if !is_librarys {

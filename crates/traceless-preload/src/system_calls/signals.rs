@@ -3,6 +3,7 @@
 
 use super::libc_context::InTurn;
 use super::raw;
+use crate::loader_command::is_other_process;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use libc::{siginfo_t, ucontext_t};
@@ -127,6 +128,8 @@ pub unsafe fn change_action(arguments: [usize; 6]) -> isize {
 /// Has the program believe that its action for SIGSYS is `wanted`, if that is any. Returns the one
 /// before.
 pub fn change_sigsys_action(wanted: Option<KernelAction>) -> KernelAction {
+    // A child of `vfork` has actions of its own, but this record is its parent's.
+    let wanted = wanted.filter(|_| !is_other_process());
     // SAFETY: a program sets its actions on one thread at a time, or does not know which holds.
     let action = unsafe { SIGSYS_ACTION.get() };
     core::mem::replace(action, wanted.unwrap_or(*action))

@@ -96,6 +96,10 @@ pub fn serve_inherited() {
 
 /// Sets the action, and lets the signal come.
 fn set_action() -> Option<()> {
+    if signals::is_spared() {
+        // It was set for an inherited filter.
+        return Some(());
+    }
     // SAFETY: records of ours, and a function for a signal with information, on the stack that the
     // program has for signals, as its own may be short.
     let is_set = unsafe {

@@ -6,7 +6,10 @@
 use crate::PAGE_LEN;
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// How many libraries had been loaded when all were looked at.
 static LOADED: AtomicU64 = AtomicU64::new(0);
@@ -28,25 +31,29 @@ pub fn has_go_runtime() -> bool {
     let (mut loaded, mut nth) = (0, 0);
     let found = look_at_objects(|object| {
         (loaded, nth) = (object.dlpi_adds, nth + 1);
-        if loaded == LOADED.load(Relaxed) {
-            return Some(false);
+        if loaded == LOADED.load(Acquire) {
+            return Some(IS_THERE.load(Relaxed));
         }
         // The program is the first object.
         let counts = nth > 1 || !IS_TRAPPED.load(Relaxed);
         (counts && has_go(object)).then_some(true)
     });
-    LOADED.store(loaded, Relaxed);
     let is_there = found == Some(true);
     if is_there {
-        IS_THERE.store(true, Relaxed);
+        IS_THERE.store(true, Release);
     }
+    // Behind it: another thread finds nothing new only once it can find the runtime.
+    LOADED.store(loaded, Release);
     is_there
 }
 
-/// Where the program's own code is, if it is written in Go: whole pages.
+/// Where the program's own code is, if it is written in Go: whole pages. Called before the program
+/// begins.
 pub fn go_code() -> Vec<Range<usize>> {
-    let code =
-        look_at_objects(|object| Some(if has_go(object) { code_of(object) } else { vec![] }));
+    let code = look_at_objects(|object| {
+        let is_go = has_go(object) || has_build_information(object);
+        Some(if is_go { code_of(object) } else { vec![] })
+    });
     code.unwrap_or_default()
 }
 
@@ -54,6 +61,8 @@ pub fn go_code() -> Vec<Range<usize>> {
 pub fn note_program_trapped() {
     IS_TRAPPED.store(true, Relaxed);
     IS_THERE.store(false, Relaxed);
+    // Libraries behind the program were not looked at.
+    LOADED.store(0, Relaxed);
 }
 
 /// Looks at the program and its libraries until `look` has a result, which is returned.
@@ -93,6 +102,21 @@ fn has_go(object: &libc::dl_phdr_info) -> bool {
     parts(object, libc::PT_NOTE).any(|(_, range)| {
         // SAFETY: a segment that is mapped as long as the object, and read only.
         has_go_note(unsafe { core::slice::from_raw_parts(range.start as *const u8, range.len()) })
+    })
+}
+
+/// Whether an object has what Go's linker writes about its build, for which the note may be missing
+/// (`-buildid=`).
+fn has_build_information(object: &libc::dl_phdr_info) -> bool {
+    const MAGIC: &[u8; 14] = b"\xff Go buildinf:";
+    const ALIGN: usize = 16;
+    let mut data = parts(object, libc::PT_LOAD).filter(|(part, _)| part.p_flags & libc::PF_W != 0);
+    data.any(|(part, range)| {
+        let start = range.start.next_multiple_of(ALIGN);
+        let len = (range.start + part.p_filesz as usize).saturating_sub(start);
+        // SAFETY: a segment that is mapped as long as the object; nothing of the program runs yet.
+        let bytes = unsafe { core::slice::from_raw_parts(start as *const u8, len) };
+        bytes.chunks_exact(ALIGN).any(|chunk| chunk.starts_with(MAGIC))
     })
 }
 
