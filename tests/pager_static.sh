@@ -65,10 +65,11 @@ if command -v go >/dev/null; then
     most=512 same --resident 512 --memory 64M -- ./words ./static
     # Programs with the dynamic loader: without the C library, and with code in C.
     export GO111MODULE=off
-    CGO_ENABLED=0 go build -buildmode=pie -o words-pie "$lib/words.go"
+    CGO_ENABLED=0 go build -buildmode=pie -ldflags=-buildid= -o words-pie "$lib/words.go"
     CGO_ENABLED=1 go build -o words-c "$lib/words.go" "$lib/cgo.go"
     # It has no build identifier, by which programs of Go are known.
-    CGO_ENABLED=1 go build -buildmode=pie -ldflags=-buildid= -o words-c-pie "$lib/words.go" "$lib/cgo.go"
+    CGO_ENABLED=1 go build -buildmode=pie -ldflags=-buildid= -o words-c-pie \
+        "$lib/words.go" "$lib/cgo.go"
     for program in words-pie words-c words-c-pie; do
         most=512 same --resident 512 --memory 64M -- "./$program" ./static
         # Copies of it have 3 MB.

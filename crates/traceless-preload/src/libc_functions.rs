@@ -37,7 +37,6 @@ functions! {
     dup2,
     dup3,
     epoll_pwait,
-    epoll_pwait2,
     execl,
     execle,
     execlp,

@@ -4,7 +4,7 @@
 use super::libc_context::{InTurn, with_libc};
 use super::own_program::read_link;
 use super::raw::int;
-use super::{exec, raw, signals};
+use super::{exec, raw};
 use crate::loader_command::{is_other_process, own_process};
 use crate::malloc::errno;
 use crate::report::print;
@@ -44,11 +44,6 @@ pub unsafe fn serve(number: i64, arguments: [usize; 6]) -> isize {
             libc::SYS_clone => copy(arguments),
             libc::SYS_exit_group => end(first),
             libc::SYS_munmap if contains_this_stack(first, second) => unmap_later(first, second),
-            libc::SYS_rt_sigsuspend
-            | libc::SYS_ppoll
-            | libc::SYS_pselect6
-            | libc::SYS_epoll_pwait
-            | libc::SYS_epoll_pwait2 => signals::wait(number, arguments),
             libc::SYS_close => use_file(number, first, arguments),
             libc::SYS_dup2 | libc::SYS_dup3 => use_file(number, second, arguments),
             libc::SYS_readlink => read_link(number, first, [second, third], arguments),

@@ -83,7 +83,6 @@ macro_rules! waits_with_mask {
 
 waits_with_mask! {
     epoll_pwait(epoll: c_int, events: *mut epoll_event, room: c_int, milliseconds: c_int);
-    epoll_pwait2(epoll: c_int, events: *mut epoll_event, room: c_int, limit: *const timespec);
     ppoll(files: *mut pollfd, count: nfds_t, limit: *const timespec);
     pselect(
         count: c_int,

@@ -69,6 +69,18 @@ pub unsafe fn change_mask(mask: &mut u64, [how, set, old, len, ..]: [usize; 6]) 
     0
 }
 
+/// Whether a system call waits for a signal with another mask in force.
+pub fn waits(number: i64) -> bool {
+    const WAITING: [i64; 5] = [
+        libc::SYS_rt_sigsuspend,
+        libc::SYS_ppoll,
+        libc::SYS_pselect6,
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+    ];
+    WAITING.contains(&number)
+}
+
 /// Serves a call that waits for a signal with another mask in force: an action that runs meanwhile
 /// makes system calls, too.
 ///

@@ -106,9 +106,10 @@ fn set_action() -> Option<()> {
         let mut action: libc::sigaction = core::mem::zeroed();
         action.sa_sigaction = act as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        libc::sigfillset(&raw mut action.sa_mask);
-        let mut all = action.sa_mask;
-        libc::sigemptyset(&raw mut all);
+        // Also the C library's own signals, which `sigfillset` leaves out: their actions would run
+        // on a stack that is in use.
+        (&raw mut action.sa_mask).cast::<u64>().write(u64::MAX);
+        let mut all: libc::sigset_t = core::mem::zeroed();
         libc::sigaddset(&raw mut all, libc::SIGSYS);
         libc::sigaction(libc::SIGSYS, &raw const action, core::ptr::null_mut()) == 0
             && libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const all, core::ptr::null_mut()) == 0
@@ -136,6 +137,8 @@ unsafe extern "C" fn act(signal: c_int, information: *mut siginfo_t, context: *m
         libc::SYS_rt_sigprocmask => unsafe { signals::change_mask(mask, arguments) },
         // SAFETY: the same.
         libc::SYS_rt_sigaction => unsafe { signals::change_action(arguments) },
+        // SAFETY: the same.
+        _ if signals::waits(number) => unsafe { signals::wait(number, arguments) },
         // SAFETY: the same.
         _ if !IS_OWN.load(Relaxed) => unsafe { raw::call(number as usize, arguments) },
         // SAFETY: the same.

@@ -10,6 +10,7 @@ use core::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use std::sync::OnceLock;
 
 /// How many libraries had been loaded when all were looked at.
 static LOADED: AtomicU64 = AtomicU64::new(0);
@@ -36,7 +37,8 @@ pub fn has_go_runtime() -> bool {
         }
         // The program is the first object.
         let counts = nth > 1 || !IS_TRAPPED.load(Relaxed);
-        (counts && has_go(object)).then_some(true)
+        let is_go = if nth == 1 { is_program_go(object) } else { has_go(object) };
+        (counts && is_go).then_some(true)
     });
     let is_there = found == Some(true);
     if is_there {
@@ -51,8 +53,7 @@ pub fn has_go_runtime() -> bool {
 /// begins.
 pub fn go_code() -> Vec<Range<usize>> {
     let code = look_at_objects(|object| {
-        let is_go = has_go(object) || has_build_information(object);
-        Some(if is_go { code_of(object) } else { vec![] })
+        Some(if is_program_go(object) { code_of(object) } else { vec![] })
     });
     code.unwrap_or_default()
 }
@@ -103,6 +104,12 @@ fn has_go(object: &libc::dl_phdr_info) -> bool {
         // SAFETY: a segment that is mapped as long as the object, and read only.
         has_go_note(unsafe { core::slice::from_raw_parts(range.start as *const u8, range.len()) })
     })
+}
+
+/// Whether the program, the first object, is written in Go. Looked at once, before it begins.
+fn is_program_go(object: &libc::dl_phdr_info) -> bool {
+    static IS_GO: OnceLock<bool> = OnceLock::new();
+    *IS_GO.get_or_init(|| has_go(object) || has_build_information(object))
 }
 
 /// Whether an object has what Go's linker writes about its build, for which the note may be missing
