@@ -6,42 +6,36 @@ use crate::libc_functions::libc_function;
 use core::ffi::c_int;
 use libc::{SIGSYS, epoll_event, fd_set, nfds_t, pollfd, sighandler_t, sigset_t, timespec};
 
-type ChangeMask = unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
-
-/// As of POSIX.
-///
-/// # Safety
-/// As of POSIX.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_sigmask(
-    how: c_int,
-    set: *const sigset_t,
-    old: *mut sigset_t,
-) -> c_int {
-    // SAFETY: that is its type; else the caller's promise.
-    unsafe {
-        let spared = spared(how, set);
-        let set = spared.as_ref().map_or(set, core::ptr::from_ref);
-        libc_function!(pthread_sigmask, ChangeMask)(how, set, old)
-    }
+/// Functions that change the mask of a thread.
+macro_rules! change_mask {
+    ($($name:ident,)*) => {
+        $(
+            /// As of POSIX.
+            ///
+            /// # Safety
+            /// As of POSIX.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(
+                how: c_int,
+                set: *const sigset_t,
+                old: *mut sigset_t,
+            ) -> c_int {
+                type Change =
+                    unsafe extern "C" fn(c_int, *const sigset_t, *mut sigset_t) -> c_int;
+                // SAFETY: that is its type; else the caller's promise.
+                unsafe {
+                    let spared = spared(how, set);
+                    let set = spared.as_ref().map_or(set, core::ptr::from_ref);
+                    libc_function!($name, Change)(how, set, old)
+                }
+            }
+        )*
+    };
 }
 
-/// As of POSIX.
-///
-/// # Safety
-/// As of POSIX.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn sigprocmask(
-    how: c_int,
-    set: *const sigset_t,
-    old: *mut sigset_t,
-) -> c_int {
-    // SAFETY: that is its type; else the caller's promise.
-    unsafe {
-        let spared = spared(how, set);
-        let set = spared.as_ref().map_or(set, core::ptr::from_ref);
-        libc_function!(sigprocmask, ChangeMask)(how, set, old)
-    }
+change_mask! {
+    pthread_sigmask,
+    sigprocmask,
 }
 
 /// A mask without SIGSYS, if the program's blocks more signals and must spare that one.
